@@ -6,6 +6,7 @@
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/key_limits.hpp"
+#include "base/output_file.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "train/bench/link_benchmark.hpp"
@@ -69,6 +70,12 @@ void add_bench_links(CLI::App& bench, Chosen& chosen) {
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
+      session.agree([&] {
+        if (session.rank() != 0 || output->empty()) return;
+        expect_output("--output", *output,
+                      text_output("a cluster file that `garonne bench links` measured",
+                                  "measured by `garonne bench links`"));
+      });
       RunConfig config;
       config.run.threads = *threads;
       options->threads = train::threads_of_rank(config, session.ranks_on_node());

@@ -329,7 +329,8 @@ void import_package_model(const std::string& format, const std::string& from, Ru
   config.model.kind = "fno";
   config.run.directory = output;
   config.grid = RunConfig::GridKeys();
-  const std::unique_ptr<train::Workload> workload = train::fields_kind().open(config);
+  const std::unique_ptr<train::Workload> workload =
+      train::fields_kind().open(config, "data.validation");
   const train::DataFacts& facts = workload->facts();
   config.model = train::package_model_keys(format, from, facts.fields);
   const train::TrainedModel made = train::initial_model(config, facts, session);

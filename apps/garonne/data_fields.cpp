@@ -126,6 +126,9 @@ void add_data_statistics(CLI::App& data, Chosen& chosen) {
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
+      session.agree([&] {
+        if (!output->empty()) data::expect_statistics_output(*output, {query->path});
+      });
       const data::FieldSummaries summaries =
           data::summarise_fields(*query, *pointwise, session, /*show_progress=*/true);
       session.agree([&] {

@@ -37,6 +37,7 @@ struct EvalOptions {
   train::Generation generation;
   GridShape grid = {.data = 0};  // data 0 = what is left of the ranks
   FieldEvalOptions fields;
+  std::string data;  // in the place of the run's validation data
   bool json = false;
 };
 
@@ -159,13 +160,19 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
   const bool quiet = options.json || session.rank() != 0;
   session.agree(
       [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
-  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session,
-                                                          grid_of(options, given, session.size()));
+  train::TrainedModel trained =
+      train::open_trained_model(options.run, options.step, session,
+                                grid_of(options, given, session.size()), options.data.empty());
+  if (!options.data.empty()) trained.config.data.validation = options.data;
   // What was imported has seen no data, and writes texts without.
-  const bool without_data = given.generate && trained.config.data.path.empty();
+  const bool without_data =
+      given.generate && trained.config.data.path.empty() && options.data.empty();
   std::unique_ptr<train::Workload> workload;
   if (!without_data) {
-    session.agree([&] { workload = train::open_workload(trained.config); });
+    session.agree([&] {
+      workload =
+          train::open_workload(trained.config, options.data.empty() ? "data.validation" : "--data");
+    });
     dist::agree_on(session, [&] { return workload->contents(); });
   }
   std::unique_ptr<data::Tokenizer> tokenizer;
@@ -220,6 +227,12 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->add_option("--step", options->step,
                    "a saved step; 0 = the initialisation [the newest checkpoint]")
       ->check(count(0, most_steps));
+  command
+      ->add_option(
+          "--data", options->data,
+          "files to evaluate on, as a test set, in the place of the validation data of the "
+          "run")
+      ->option_text("PATH");
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
   command

@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 #include "train/evaluation/climatology.hpp"
 
 namespace garonne::apps {
@@ -133,6 +134,10 @@ FieldEval::FieldEval(const FieldEvalOptions& options, std::string run, train::Tr
   session.agree([&] {
     evaluation_.emplace(trained, workload, run_, options.evaluation);
     if (session.rank() != 0) return;
+    if (usual_) {
+      expect_output("--output", run_ + "/" + train::skill_page_file,
+                    json_output("the skill that a report shows", {"garonne.skill"}));
+    }
     page_.emplace(evaluation_->setting());
     file_.emplace(output_, evaluation_->setting());
   });

@@ -46,7 +46,8 @@ void print_summary(const ForecastOptions& options, const train::FieldForecast& f
 }
 
 ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
-  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
+  train::TrainedModel trained = train::open_trained_model(
+      options.run, options.step, session, std::nullopt, options.forecast.data.empty());
   std::unique_ptr<train::Workload> workload;
   session.agree([&] {
     train::expect_model_of(train::fields_kind(), trained.config.model.kind, "garonne forecast",

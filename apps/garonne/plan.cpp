@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -25,6 +26,7 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/memory_sweep.hpp"
 #include "train/plans/plan_answer.hpp"
+#include "train/plans/saved_programs.hpp"
 #include "train/plans/step_rates.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -79,26 +81,20 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
   return ExitCode::Done;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  FileWriter file(path);
-  file.write(text.data(), text.size());
-  file.finish();
-}
-
 // The first micro-batch as other solvers take it.
 void write_problems(const train::Setup& setup, const PlanOptions& options) {
   if (options.chain_path.empty() && options.graph_path.empty()) return;
   const plan::StageProblem problem =
       plan::make_stage_problem(setup.model.graph, setup.step, plan::GradientBuckets::Made);
   if (!options.graph_path.empty()) {
-    write_text(options.graph_path, plan::to_json(problem.tasks.graph).dump(1) + "\n");
+    write_file_durably(options.graph_path, plan::to_json(problem.tasks.graph).dump(1) + "\n");
   }
   if (options.chain_path.empty()) return;
   if (!problem.chain) {
     throw ConfigError("--chain", options.chain_path,
                       "this model has no value that everything passes through; use --graph");
   }
-  write_text(options.chain_path, plan::to_json(problem.chain->chain).dump(1) + "\n");
+  write_file_durably(options.chain_path, plan::to_json(problem.chain->chain).dump(1) + "\n");
 }
 
 void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t on_node) {
@@ -262,7 +258,22 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   return ExitCode::Done;
 }
 
+// Before anything is planned.
+void expect_outputs(const PlanOptions& options) {
+  const std::vector<std::string> inputs = {options.cluster, options.job->run_file};
+  const auto expect_one = [&](const std::string& option, const std::string& path,
+                              const OutputKind& kind) {
+    if (!path.empty()) expect_output(option, path, kind, inputs);
+  };
+  expect_one("--chain", options.chain_path, json_output("a chain of Garonne", {"garonne.chain"}));
+  expect_one("--graph", options.graph_path, json_output("a graph of Garonne", {"garonne.graph"}));
+  expect_one("--sbatch", options.job->path,
+             text_output("a job script of `garonne plan`", "# Written by garonne plan --sbatch."));
+  train::expect_program_folder("--program", options.program_directory);
+}
+
 ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
+  expect_outputs(options);
   // A cluster file says what there is elsewhere.
   if (options.cluster.empty()) {
     train::expect_device_built(config);

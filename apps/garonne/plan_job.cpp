@@ -124,9 +124,7 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
       (beside ? 2 : 1) * planned.parameter_elements * saved_bytes_per_element / job.ranks;
   job.minutes = given_minutes(options, job.facts);
   const std::string script = plan::to_sbatch(job);
-  FileWriter file(options.path);
-  file.write(script.data(), script.size());
-  file.finish();
+  write_file_durably(options.path, script);
   std::string text =
       fmt::format("job: sbatch {} ({}{}, at most {})\n", options.path, counted(job.ranks, "rank"),
                   on_node < job.ranks ? fmt::format(", {} on each node", on_node) : " on one node",

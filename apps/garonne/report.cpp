@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
 
@@ -20,6 +21,9 @@ struct Options {
 };
 
 ExitCode write_report(Options options) {
+  const std::string path = options.output.empty() ? options.run + "/report.html" : options.output;
+  expect_output("--output", path,
+                text_output("a report of Garonne", "<title>Garonne report</title>"));
   if (!options.cluster.empty()) options.report.cluster = plan::load_cluster(options.cluster);
   // One bar for each thing that is planned.
   std::optional<Progress> bar;
@@ -33,7 +37,6 @@ ExitCode write_report(Options options) {
   };
   const std::string page = train::report_page(train::report_data(options.run, options.report));
   if (bar) bar->clear();
-  const std::string path = options.output.empty() ? options.run + "/report.html" : options.output;
   write_file_durably(path, page);
   fmt::print("report: {} ({})\n", path, format_bytes(static_cast<std::int64_t>(page.size())));
   return ExitCode::Done;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 #include "command.hpp"
 #include "plan/pipeline/comparison.hpp"
 #include "plan/pipeline/schedule_json.hpp"
@@ -35,6 +36,18 @@ void expect_seconds(const char* key, double value) {
   constexpr double most = 1e9;
   if (!std::isfinite(value) || value < 0 || value > most)
     throw ConfigError(key, fmt::format("{}", value), "is no number of seconds from 0 to 1e9");
+}
+
+void expect_outputs(const SimulateOptions& options) {
+  if (!options.save.empty()) {
+    expect_output("--save", options.save,
+                  json_output("a schedule of Garonne", {"garonne.pipeline-schedule"}),
+                  {options.request.file});
+  }
+  if (!options.svg.empty()) {
+    expect_output("--svg", options.svg,
+                  text_output("a timeline of Garonne", ".lane { fill: #eef1f5 }"));
+  }
 }
 
 void check(const SimulateOptions& options) {
@@ -96,6 +109,7 @@ ExitCode simulate_all(const SimulateOptions& options) {
 
 ExitCode simulate(const SimulateOptions& options) {
   check(options);
+  expect_outputs(options);
   if (options.all) return simulate_all(options);
   const plan::PipelineSchedule schedule =
       plan::make_pipeline_schedule(options.schedule, options.request);

@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/output_file.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 
@@ -31,6 +32,13 @@ void refuse_graph_options(const plan::GraphSolverOptions& given) {
 }
 
 ExitCode solve(const SolveOptions& options) {
+  if (!options.output.empty()) {
+    expect_output(
+        "--output", options.output,
+        json_output("an answer of `garonne solve`",
+                    {"garonne.chain-schedule", "garonne.graph-schedule", "garonne.chain-sweep"}),
+        {options.path});
+  }
   const nlohmann::json source =
       parse_json(read_given_file(options.path, "give the path of a garonne.chain or garonne.graph"),
                  options.path);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "base/file.hpp"
@@ -47,6 +48,54 @@ void TrainingRun::say(const std::string& text) const {
   std::fflush(stdout);
 }
 
+// Where fields cannot be read the others wait for this rank: what it lacks is taken as NaN, so that
+// the loss is none and the step ends on all ranks before anything is updated. Tokens have no NaN.
+exec::HostBatch TrainingRun::load(int micro_batch) {
+  try {
+    if (!load_failure_) return stream_->next(micro_batch);
+  } catch (const IoError& failure) {
+    if (workload_->item() == token_item) throw;
+    load_failure_ = failure;
+  }
+  exec::HostBatch batch;
+  batch.samples.assign(static_cast<std::size_t>(config_.train.micro_batch), 0);
+  for (const plan::Instruction& instruction : program_.instructions) {
+    if (instruction.operation != plan::Operation::Load || instruction.micro_batch != micro_batch)
+      continue;
+    for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
+      const plan::ValueSpec& value =
+          setup_.model.graph.values[static_cast<std::size_t>(loaded.value)];
+      batch.fields[value.name].assign(static_cast<std::size_t>(value.elements()),
+                                      std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  return batch;
+}
+
+// Once a step has ended with an error that all ranks have: where one of them could not read its
+// data, that is the reason, and the state before the step is saved. Collective.
+void TrainingRun::end_for_data(std::int64_t step) {
+  if (session_.all_reduce_max(std::vector<std::int64_t>{load_failure_ ? 1 : 0})[0] == 0) return;
+  const std::int64_t before = step - 1;
+  if (before > 0 && saver_->saved_step() < before) save(before, /*last=*/true);
+  session_.agree([&] {
+    if (!load_failure_) return;
+    std::string reason = load_failure_->what();
+    if (const std::string path = load_failure_->path() + ": "; reason.starts_with(path))
+      reason.erase(0, path.size());
+    reason += fmt::format(
+        ". Step {} was not made{}", step,
+        before > 0 ? fmt::format("; the checkpoint of step {} is saved", before) : std::string());
+    if (reason.find("data.missing") != std::string::npos) {
+      reason +=
+          fmt::format("{}. `garonne data inspect {} --full` counts what is missing in each channel",
+                      before > 0 ? ", from which the run goes on with data.missing = \"mask\"" : "",
+                      config_.data.path);
+    }
+    throw IoError(load_failure_->path(), reason);
+  });
+}
+
 exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
   exec::StepInputs inputs;
   inputs.seed = static_cast<std::uint64_t>(config_.train.seed);
@@ -55,11 +104,12 @@ exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
                       static_cast<double>(config_.train.global_batch);
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
-  inputs.load = [&](int micro_batch) { return stream_->next(micro_batch); };
+  inputs.load = [&](int micro_batch) { return load(micro_batch); };
   inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
   GiveUp unless_done(stop_->gate());
   exec::StepOutputs outputs = executor_->run(inputs);
   unless_done.dismiss();
+  expect(!load_failure_, "a step without its data went on");
   return outputs;
 }
 
@@ -322,6 +372,7 @@ ExitCode TrainingRun::run() {
     } catch (const dist::AgreedError& other) {
       warn(other.what());
     }
+    end_for_data(step);
     throw;
   }
   return end();

@@ -58,7 +58,9 @@ class TrainingRun {
   void make_state();
   void watch_waits();
   void begin();
+  exec::HostBatch load(int micro_batch);
   exec::StepOutputs run_step(std::int64_t step);
+  void end_for_data(std::int64_t step);
   std::optional<double> validate();
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;
@@ -110,6 +112,7 @@ class TrainingRun {
   std::optional<StepMetrics> unwritten_;   // of a step that is finished
   std::int64_t running_step_ = 0;
   std::unique_ptr<BatchStream> stream_;
+  std::optional<IoError> load_failure_;  // of a batch of this step
   std::optional<GradientCapture> capture_;
   std::optional<MetricsFile> metrics_file_;
   std::optional<StepTracer> tracer_;

@@ -10,6 +10,7 @@
 
 #include "base/counted.hpp"
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 #include "base/seconds.hpp"
 #include "base/version.hpp"
 #include "plan/model/step_costs.hpp"
@@ -17,6 +18,7 @@
 #include "train/plans/given_programs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/plans/saved_programs.hpp"
 #include "train/run/run_tokenizer.hpp"
 #include "train/setup/model_operations.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -68,6 +70,19 @@ StartingPoint initial_point(const std::string& path) {
   return point;
 }
 
+// What is written where the user says. On rank 0, whose files they are.
+void expect_outputs(const TrainOptions& options) {
+  if (!options.trace.path.empty()) {
+    expect_output("--trace", options.trace.path,
+                  text_output("a trace of Garonne", "{\"displayTimeUnit\":\"ms\",\"traceEvents\""));
+  }
+  if (!options.prometheus_file.empty()) {
+    expect_output("--prometheus", options.prometheus_file,
+                  text_output("the state of a run for Prometheus", "# HELP garonne_"));
+  }
+  expect_program_folder("--program", options.program_directory);
+}
+
 }  // namespace
 
 // Everything that can be wrong with what the user gave, agreed by all ranks before anything is
@@ -82,6 +97,7 @@ void TrainingRun::prepare() {
     warn(text);
   session_.agree([&] {
     expect_storable(config_);
+    if (first_rank_) expect_outputs(options_);
     check_grid(config_, session_.size());
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
@@ -105,9 +121,11 @@ void TrainingRun::prepare() {
   });
   session_.agree([&] {
     expect_same_tokenizer(start_, *workload_, config_.data.path);
+    if (!start_.checkpoint.empty()) workload_->expect_like(start_.manifest.data, start_.checkpoint);
     if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
     initial_ = initial_point(options_.init_from);
     expect_same_tokenizer(initial_, *workload_, config_.data.path);
+    workload_->expect_like(initial_.manifest.data, initial_.checkpoint);
   });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });

@@ -2,92 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
-#include <system_error>
+#include <string_view>
 
 namespace garonne::data {
-namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return text;
-}
-
-// The short name of a unit that has long ones.
-std::string short_name(const std::string& name) {
-  static const std::map<std::string, std::string> names = {
-      {"kelvin", "K"},        {"kelvins", "K"},
-      {"degk", "K"},          {"deg_k", "K"},
-      {"degree_kelvin", "K"}, {"degrees_kelvin", "K"},
-      {"celsius", "degC"},    {"degc", "degC"},
-      {"deg_c", "degC"},      {"degree_c", "degC"},
-      {"degrees_c", "degC"},  {"degree_celsius", "degC"},
-      {"°c", "degC"},         {"degrees_celsius", "degC"},
-      {"pascal", "Pa"},       {"pascals", "Pa"},
-      {"hectopascal", "hPa"}, {"hectopascals", "hPa"},
-      {"mbar", "hPa"},        {"millibar", "hPa"},
-      {"millibars", "hPa"},   {"mb", "hPa"},
-      {"percent", "%"},       {"meter", "m"},
-      {"meters", "m"},        {"metre", "m"},
-      {"metres", "m"},        {"second", "s"},
-      {"seconds", "s"},       {"sec", "s"}};
-  const auto found = names.find(lower(name));
-  return found == names.end() ? name : found->second;
-}
-
-// Powers of the units that a product is made of; what is no such product is a name of its own.
-std::map<std::string, int> powers_of(const std::string& units) {
-  std::map<std::string, int> powers;
-  const std::string whole = lower(units);
-  if (whole == "1" || whole == "-" || whole == "dimensionless" || whole == "fraction" ||
-      whole == "(0 - 1)" || whole == "none") {
-    return powers;
-  }
-  std::size_t place = 0;
-  int sign = 1;
-  while (place < units.size()) {
-    const char letter = units[place];
-    if (letter == ' ' || letter == '*' || letter == '.' || letter == '^') {
-      ++place;
-      continue;
-    }
-    if (letter == '/') {
-      sign = -1;
-      ++place;
-      continue;
-    }
-    const std::size_t end =
-        std::min(units.find_first_of(" */.^+-0123456789", place + 1), units.size());
-    const std::string name = short_name(units.substr(place, end - place));
-    place = end;
-    // A power right after the name: "s-1", "s**-1", "s^2".
-    std::size_t power = place;
-    while (power < units.size() && (units[power] == '*' || units[power] == '^')) ++power;
-    int value = 1;
-    if (power < units.size() && (power == place || units[power] != ' ')) {
-      const std::size_t digits = units[power] == '+' ? power + 1 : power;
-      const auto [after, error] =
-          std::from_chars(units.data() + digits, units.data() + units.size(), value);
-      if (error == std::errc()) {
-        place = static_cast<std::size_t>(after - units.data());
-      } else {
-        value = 1;
-      }
-    }
-    powers[name] += std::clamp(value, -1000, 1000) * sign;
-    sign = 1;
-  }
-  std::erase_if(powers, [](const auto& unit) { return unit.second == 0; });
-  return powers;
-}
-
-}  // namespace
-
-bool same_units(const std::string& one, const std::string& other) {
-  return one == other || powers_of(one) == powers_of(other);
-}
 
 std::string usual_units(const std::string& channel) {
   static const std::map<std::string, std::string> at_surface = {
@@ -107,6 +25,110 @@ std::string usual_units(const std::string& channel) {
                                  [](unsigned char digit) { return std::isdigit(digit) != 0; });
   const auto lettered = on_levels.find(channel.empty() ? ' ' : channel[0]);
   return level && lettered != on_levels.end() ? lettered->second : "";
+}
+
+namespace {
+
+std::string symbol_of(const std::string& word) {
+  static const std::map<std::string, std::string> others = {{"kelvin", "K"},
+                                                            {"Kelvin", "K"},
+                                                            {"degK", "K"},
+                                                            {"deg_K", "K"},
+                                                            {"degree_K", "K"},
+                                                            {"degreeK", "K"},
+                                                            {"degrees_K", "K"},
+                                                            {"degC", "degC"},
+                                                            {"deg_C", "degC"},
+                                                            {"degree_C", "degC"},
+                                                            {"degrees_C", "degC"},
+                                                            {"Celsius", "degC"},
+                                                            {"C", "degC"},
+                                                            {"celsius", "degC"},
+                                                            {"degree_Celsius", "degC"},
+                                                            {"°C", "degC"},
+                                                            {"degreeC", "degC"},
+                                                            {"degree_celsius", "degC"},
+                                                            {"metre", "m"},
+                                                            {"metres", "m"},
+                                                            {"meter", "m"},
+                                                            {"meters", "m"},
+                                                            {"second", "s"},
+                                                            {"seconds", "s"},
+                                                            {"sec", "s"},
+                                                            {"pascal", "Pa"},
+                                                            {"Pascal", "Pa"},
+                                                            {"pascals", "Pa"},
+                                                            {"millibar", "hPa"},
+                                                            {"mbar", "hPa"},
+                                                            {"mb", "hPa"},
+                                                            {"percent", "%"},
+                                                            {"joule", "J"},
+                                                            {"watt", "W"},
+                                                            {"1", ""},
+                                                            {"dimensionless", ""},
+                                                            {"(0 - 1)", ""},
+                                                            {"unitless", ""}};
+  const auto found = others.find(word);
+  return found == others.end() ? word : found->second;
+}
+
+// Symbol → power.
+std::map<std::string, int> powers_of(const std::string& text) {
+  std::map<std::string, int> powers;
+  if (const std::string whole = symbol_of(text); whole != text) {
+    if (!whole.empty()) powers[whole] = 1;
+    return powers;
+  }
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  int sign = 1;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '/') sign = -1;
+    const bool between = std::string_view(" */.^").find(text[at]) != std::string_view::npos;
+    if (between) {
+      ++at;
+      continue;
+    }
+    std::size_t end = at;
+    if (is_digit(text[at])) {
+      // A factor, as in "10-2 kg".
+      end = std::min(text.find_first_of(" */", at), text.size());
+      const std::string factor = symbol_of(text.substr(at, end - at));
+      if (!factor.empty()) powers[factor] += sign;
+      sign = 1;
+      at = end;
+      continue;
+    }
+    while (end < text.size() &&
+           std::string_view(" */.^+-").find(text[end]) == std::string_view::npos &&
+           (end == at || !is_digit(text[end])))
+      ++end;
+    if (end == at) end = at + 1;  // a sign that stands alone
+    const std::string symbol = symbol_of(text.substr(at, end - at));
+    std::size_t number = end;
+    while (number < text.size() && (text[number] == '*' || text[number] == '^')) ++number;
+    int power = 1;
+    const bool negative = number < text.size() && text[number] == '-';
+    if (number < text.size() && (negative || text[number] == '+')) ++number;
+    if (number < text.size() && is_digit(text[number])) {
+      power = 0;
+      for (; number < text.size() && is_digit(text[number]); ++number)
+        power = std::min(power * 10 + (text[number] - '0'), 1000);
+      if (negative) power = -power;
+      end = number;
+    }
+    if (!symbol.empty()) powers[symbol] += sign * power;
+    sign = 1;
+    at = end;
+  }
+  std::erase_if(powers, [](const auto& entry) { return entry.second == 0; });
+  return powers;
+}
+
+}  // namespace
+
+bool same_units(const std::string& one, const std::string& other) {
+  if (one.empty() || other.empty() || one == other) return true;
+  return powers_of(one) == powers_of(other);
 }
 
 }  // namespace garonne::data

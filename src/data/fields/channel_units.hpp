@@ -10,8 +10,9 @@ namespace garonne::data {
 // any other name.
 std::string usual_units(const std::string& channel);
 
-// Whether two units of files are the same one in other spellings: "m s**-1", "m s-1" and "m/s",
-// "kelvin" and "K". Units of one quantity in other sizes, "Pa" and "hPa", are not.
+// Whether two texts may mean the same units: the same symbols to the same powers, however they are
+// put ("m/s", "m s**-1", "m s-1"), some by several names ("K", "kelvin"). An empty text, of a file
+// that says nothing, may mean any.
 bool same_units(const std::string& one, const std::string& other);
 
 }  // namespace garonne::data

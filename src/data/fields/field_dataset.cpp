@@ -116,22 +116,44 @@ std::int64_t window_frames(const FieldQuery& query, bool pairs) {
   return frames + 1;
 }
 
-// Indices of the channels `wanted` in `places`.
+// What there is instead of a channel: those of its name on levels, as "t500" or "t_500" of "t", or
+// all.
+std::string instead_of(const std::string& name, const std::vector<std::string>& known) {
+  std::vector<std::string> levels;
+  for (const std::string& channel : known) {
+    if (channel.size() > name.size() && channel.starts_with(name) &&
+        channel.find_first_not_of("_0123456789.", name.size()) == std::string::npos)
+      levels.push_back(channel);
+  }
+  if (levels.empty()) return fmt::format("there are {}", fmt::join(known, ", "));
+  return fmt::format("there are {}, each a channel of its own: name those that are wanted",
+                     fmt::join(levels, ", "));
+}
+
+// Indices of the channels `wanted` in `places`, which `key` names.
 std::vector<int> choose(const FieldFile& file, const std::vector<FieldPlace>& places,
-                        const std::vector<std::string>& wanted) {
+                        const std::vector<std::string>& wanted, const char* key) {
   std::vector<int> chosen;
   std::vector<std::string> known;
   for (std::size_t place = 0; place < places.size(); ++place) {
     known.push_back(places[place].channel);
     if (wanted.empty() && !places[place].constant) chosen.push_back(static_cast<int>(place));
   }
-  for (const std::string& name : wanted) {
+  for (auto named = wanted.begin(); named != wanted.end(); ++named) {
+    const std::string& name = *named;
+    if (std::find(wanted.begin(), named, name) != named)
+      throw ConfigError(key, name, "is named twice");
     const auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end()) {
-      const std::string dataset = places.empty() ? "" : printable(places[0].dataset);
-      throw IoError(file.path(),
-                    fmt::format("dataset \"{}\": there is no channel \"{}\"; there are {}", dataset,
-                                printable(name), fmt::join(known, ", ")));
+      const bool in_one = std::all_of(places.begin(), places.end(), [&](const FieldPlace& place) {
+        return place.dataset == places.front().dataset;
+      });
+      const std::string dataset =
+          in_one && !places.empty()
+              ? fmt::format("dataset \"{}\": ", printable(places.front().dataset))
+              : "";
+      throw IoError(file.path(), fmt::format("{}there is no channel \"{}\"; {}", dataset,
+                                             printable(name), instead_of(name, known)));
     }
     chosen.push_back(static_cast<int>(found - known.begin()));
   }
@@ -233,8 +255,8 @@ FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<Foreign
   const FieldFile& first = made.index.files[0];
   made.info = describe(query, made.index);
   const std::vector<FieldPlace>& targets = first.pairs() ? first.targets : first.channels;
-  made.inputs = choose(first, first.channels, query.input_channels);
-  made.targets = choose(first, targets, query.target_channels);
+  made.inputs = choose(first, first.channels, query.input_channels, "data.inputs");
+  made.targets = choose(first, targets, query.target_channels, "data.targets");
   made.info.input_channels = names_of(first.channels, made.inputs);
   made.info.target_channels = names_of(targets, made.targets);
   for (const int place : made.targets) {
@@ -245,6 +267,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<Foreign
   }
   for (const int place : made.inputs) {
     const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];
+    made.info.input_units.push_back(printable(input.units));
     made.info.input_long_names.push_back(printable(input.long_name));
     if (input.constant) made.info.constant_inputs.push_back(input.channel);
   }

@@ -63,7 +63,8 @@ struct FieldDatasetInfo {
   std::vector<std::string> channels;           // all that the files hold
   std::vector<std::string> input_channels;     // of a frame, as chosen
   std::vector<std::string> target_channels;    // of a frame, as chosen
-  std::vector<std::string> target_units;       // of these; empty texts where the files tell none
+  std::vector<std::string> input_units;        // of these; empty texts where the files tell none
+  std::vector<std::string> target_units;       // likewise
   std::vector<std::string> input_long_names;   // as "pressure" of PDEBench's channel "tensor";
   std::vector<std::string> target_long_names;  // empty texts where the files tell none
   std::vector<std::string> target_standard_names;  // of the CF Conventions; likewise

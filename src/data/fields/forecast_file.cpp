@@ -19,11 +19,14 @@
 #include "base/partial_file.hpp"
 #include "data/fields/netcdf_axes.hpp"
 #include "data/hdf5/hdf5.hpp"
+#include "data/hdf5/hdf5_output.hpp"
 
 namespace garonne::data {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
+
+constexpr const char* format_name = "garonne.forecast";
 
 // A state of a channel is a chunk, in pieces of its first axis where it is larger.
 constexpr std::int64_t most_chunk_values = 4 << 20;
@@ -61,6 +64,34 @@ bool one_for_all_starts(const ForecastSetting& setting, const std::vector<double
     if (std::abs(periods[place] - first) > 0.5) return false;
   }
   return true;
+}
+
+// In what the forecast of a file differs from this one; empty = in nothing. IoError.
+std::string difference(const Hdf5File& file, const ForecastSetting& setting) {
+  const std::string text = file.has_attribute("setting") ? file.string_attribute("setting") : "{}";
+  const auto there = parse_ordered_json(text, file.path(), FileOwner::Run);
+  const nlohmann::ordered_json wanted = identity(setting);
+  for (const auto& [key, value] : wanted.items()) {
+    if (there.contains(key) && there[key] == value) continue;
+    return fmt::format("its {} is {}, that of this one {}", key,
+                       there.contains(key) ? there[key].dump() : "not known", value.dump());
+  }
+  return {};
+}
+
+// What was forecast before is replaced only by the same forecast, made again.
+void expect_output_of(const std::string& path, const ForecastSetting& setting) {
+  std::vector<std::string> inputs;
+  for (const FieldFileInfo& file : setting.fields.files) inputs.push_back(file.path);
+  expect_output("--output", path, netcdf_output("a forecast of Garonne", format_name), inputs);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) || std::filesystem::is_empty(path, error)) return;
+  const std::string other = difference(Hdf5File::open(path), setting);
+  if (other.empty()) return;
+  throw ConfigError("--output", path,
+                    fmt::format("is there already and is another forecast: {}; give another name, "
+                                "or remove it",
+                                other));
 }
 
 // A file that one process at a time holds.
@@ -179,7 +210,7 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
   root.write("title", fmt::format("Forecast by a model that Garonne trained, {}", setting.run));
   root.write("source", fmt::format("checkpoint of step {} of {}", setting.step, setting.run));
   root.write("initial_states", setting.fields.path);
-  root.write("format", std::string("garonne.forecast"));
+  root.write("format", std::string(format_name));
   root.write_value("format_version", std::int64_t{1});
   root.write("setting", identity(setting).dump());
   if (dated) {
@@ -229,16 +260,10 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
 void ForecastFile::Parts::go_on() {
   held.emplace(part);
   file.emplace(Hdf5File::open_unfinished(part));
-  const std::string text =
-      file->has_attribute("setting") ? file->string_attribute("setting") : "{}";
-  const auto there = parse_ordered_json(text, part, FileOwner::Run);
-  const nlohmann::ordered_json wanted = identity(setting);
-  for (const auto& [key, value] : wanted.items()) {
-    if (there.contains(key) && there[key] == value) continue;
-    throw IoError(part, fmt::format("is of another forecast: its {} is {}, that of this one {}; "
-                                    "go on with that one, or remove the file",
-                                    key, there.contains(key) ? there[key].dump() : "not known",
-                                    value.dump()));
+  if (const std::string other = difference(*file, setting); !other.empty()) {
+    throw IoError(part, fmt::format("is of another forecast: {}; go on with that one, or remove "
+                                    "the file",
+                                    other));
   }
   file->begin_safe_writing();
   for (const std::string& name : names) fields.push_back(file->dataset(name));
@@ -259,6 +284,7 @@ std::pair<Shape, Shape> ForecastFile::Parts::box(std::size_t start, std::size_t 
 
 ForecastFile::ForecastFile(const std::string& path, const ForecastSetting& setting)
     : parts_(std::make_unique<Parts>(path, setting)) {
+  expect_output_of(path, setting);
   parts_->names =
       netcdf_names(setting.fields.target_channels,
                    {"time", "lead", "realization", "valid_time", "forecast_period", "finished"});

@@ -33,8 +33,10 @@ struct ForecastSetting {
 // same setting goes on behind it. For one process at a time; others may read it (HDF5's SWMR).
 class ForecastFile {
  public:
-  // IoError where it cannot be made, where another process is writing it, or where there is a part
-  // of another forecast (the message says what differs), or one that cannot be read.
+  // ConfigError (--output) where something else is at `path`, also a finished forecast of another
+  // setting, as expect_output says. IoError where it cannot be made, where another process is
+  // writing it, or where there is a part of another forecast (the message says what differs), or
+  // one that cannot be read.
   ForecastFile(const std::string& path, const ForecastSetting& setting);
   ~ForecastFile();
   ForecastFile(const ForecastFile&) = delete;

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/output_file.hpp"
 
 namespace garonne::data {
 namespace {
@@ -123,7 +124,12 @@ void write_yearly_metadata(const YearlyFields& description, const std::string& f
 
 void make_yearly_folder(const std::string& folder, bool with_test) {
   if (folder.empty()) throw ConfigError("no output folder was given");
+  expect_suffix("--output", folder, "a folder of field files", {});
   std::error_code error;
+  if (fs::exists(fs::path(folder) / "data.json", error)) {
+    throw ConfigError("output", folder,
+                      "already holds a data.json, which would be replaced; give a new folder");
+  }
   for (const char* part : {"train", "test"}) {
     const fs::path inside = fs::path(folder) / part;
     if (!fs::is_directory(inside)) continue;

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "data/disk_space.hpp"
+#include "data/hdf5/hdf5_output.hpp"
 
 namespace garonne::data {
 namespace {
@@ -40,6 +41,10 @@ void check(const SampleFiles& files) {
   if (files.output == files.test_output) {
     throw ConfigError("test", files.test_output, "is the file of the training samples too");
   }
+  const OutputKind kind =
+      hdf5_output("a file of fields that Garonne made", "garonne data ", "generator");
+  expect_output("--output", files.output, kind);
+  if (!files.test_output.empty()) expect_output("--test", files.test_output, kind, {files.output});
 }
 
 PdebenchFile::PdebenchFile(const PdebenchFields& fields, const std::string& path,

@@ -41,7 +41,8 @@ struct SampleFiles {
   std::int64_t count() const { return samples + held_out(); }
 };
 
-// ConfigError (keys "samples", "test-samples", "test") for files that cannot be.
+// ConfigError (keys "samples", "test-samples", "test", and the options of the files) for files that
+// cannot be, or where there are others that no generator wrote.
 void check(const SampleFiles& files);
 
 // One file: arrays [sample, …] float32.

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "data/fields/field_match.hpp"
 #include "data/file_identity.hpp"
 #include "dist/session.hpp"
 
@@ -369,6 +370,24 @@ FieldMoments choose_moments(const FieldSummary& summary, const std::string& mode
   return moments;
 }
 
+// Throws IoError (`source`).
+void expect_same_traits(const FieldSummaries& summaries, const std::string& mode,
+                        const FieldDatasetInfo& info, const std::string& source) {
+  FieldTraits traits;
+  traits.of = source;
+  traits.axes = summaries.axes;
+  if (mode == "pointwise") traits.coordinates = summaries.coordinates;
+  for (const FieldSummary* summary : {&summaries.inputs, &summaries.targets}) {
+    std::vector<std::string> units = summary->units;
+    units.resize(summary->channels.size());
+    traits.channels.insert(traits.channels.end(), summary->channels.begin(),
+                           summary->channels.end());
+    traits.units.insert(traits.units.end(), units.begin(), units.end());
+  }
+  const std::string difference = difference_of(traits, traits_of(info));
+  if (!difference.empty()) throw IoError(source, difference);
+}
+
 }  // namespace
 
 std::vector<double> area_weights(const std::vector<double>& latitudes) {
@@ -429,11 +448,15 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
   FieldSummaries summaries;
   summaries.lead = query.lead;
   summaries.notes = info.notes;
+  summaries.axes = info.axes;
+  summaries.coordinates = info.coordinates;
   for (std::size_t pass = 0; pass < passes.size(); ++pass) {
     const auto kinds = static_cast<std::size_t>(2 * passes[pass].channels());
     const std::vector<Moments> joined = join_blocks(mine[pass], blocks, kinds, session);
     if (passes[pass].points()) passes[pass].points()->join(session);
-    (pass == 0 ? summaries.inputs : summaries.targets) = summary_of(passes[pass], joined, info);
+    FieldSummary& summary = pass == 0 ? summaries.inputs : summaries.targets;
+    summary = summary_of(passes[pass], joined, info);
+    summary.units = pass == 0 ? info.input_units : info.target_units;
   }
   return summaries;
 }
@@ -482,6 +505,7 @@ FieldStatistics choose_statistics(const FieldSummaries& summaries, const std::st
   FieldStatistics statistics;
   statistics.mode = mode;
   if (mode == "none") return statistics;
+  expect_same_traits(summaries, mode, info, source);
   const FieldSummary& targets = info.pairs ? summaries.targets : summaries.inputs;
   statistics.inputs =
       choose_moments(summaries.inputs, mode, info.input_channels, info.points, source);

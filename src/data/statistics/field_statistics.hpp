@@ -17,12 +17,13 @@ namespace garonne::data {
 // What a pass over some channels finds.
 struct FieldSummary {
   std::vector<std::string> channels;
-  std::vector<double> mean;       // [channels], by the area that a point stands for
-  std::vector<double> deviation;  // [channels], likewise; of the population; exactly 0 where all
-                                  // values are one
-  std::vector<double> least;      // [channels]; NaN where there is no value, mean and deviation 0
-  std::vector<double> greatest;   // [channels]; likewise
-  std::vector<double> missing;    // [channels]: values that are not there
+  std::vector<std::string> units;  // of these; empty texts, or none, where nobody says
+  std::vector<double> mean;        // [channels], by the area that a point stands for
+  std::vector<double> deviation;   // [channels], likewise; of the population; exactly 0 where all
+                                   // values are one
+  std::vector<double> least;       // [channels]; NaN where there is no value, mean and deviation 0
+  std::vector<double> greatest;    // [channels]; likewise
+  std::vector<double> missing;     // [channels]: values that are not there
   // Of the change from a frame to the one `lead` later; empty where there is no time.
   std::vector<double> difference_mean;       // [channels]
   std::vector<double> difference_deviation;  // [channels]
@@ -34,6 +35,8 @@ struct FieldSummary {
 
 struct FieldSummaries {
   std::int64_t lead = 1;
+  std::vector<std::string> axes;                 // of the points; empty where nobody says
+  std::vector<std::vector<double>> coordinates;  // of each axis; likewise
   FieldSummary inputs;
   FieldSummary targets;            // of pairs; else without channels, since they are the inputs'
   std::vector<std::string> notes;  // of the data that they are of; not kept in files
@@ -85,12 +88,17 @@ void check_normalisation(const std::string& mode);
 
 // What `mode` needs of the summaries, for the channels of the dataset. IoError with `source` (where
 // the summaries come from) for a channel that they lack, naming those that there are and those that
-// are wanted, and for what was not computed.
+// are wanted, for what was not computed, and where they say that it was of other units or,
+// pointwise, another grid.
 FieldStatistics choose_statistics(const FieldSummaries& summaries, const std::string& mode,
                                   const FieldDatasetInfo& info, const std::string& source);
 
-// Writes a `garonne.field-statistics` file, or, where `path` does not end in .h5, makani's folder
-// of .npy files (means of all times only if pointwise). IoError.
+// ConfigError (--output) where save_field_summaries() would replace one of the files `inputs`, or
+// what is no statistics of Garonne (base/output_file.hpp). Local to the rank.
+void expect_statistics_output(const std::string& path, const std::vector<std::string>& inputs = {});
+// Writes a `garonne.field-statistics` file, or, where `path` ends neither in .h5 nor in .hdf5,
+// makani's folder of .npy files (means of all times only if pointwise). Errors are those of
+// expect_statistics_output, and IoError.
 void save_field_summaries(const std::string& path, const FieldSummaries& summaries);
 // Reads either, or The Well's stats.yaml. Arrays without names are those of `info.channels`;
 // IoError where their numbers differ, with both. `foreign` as Hdf5File::open takes it.

@@ -16,6 +16,7 @@
 #include "base/partial_file.hpp"
 #include "base/printable.hpp"
 #include "data/hdf5/hdf5.hpp"
+#include "data/hdf5/hdf5_output.hpp"
 #include "data/statistics/field_statistics.hpp"
 #include "data/statistics/npy.hpp"
 
@@ -58,6 +59,8 @@ void write_summary(Hdf5File& file, const std::string& group, const FieldSummary&
   if (summary.channels.empty()) return;
   file.create_group(group);
   file.create_texts(group + "/channel", summary.channels);
+  if (summary.units.size() == summary.channels.size())
+    file.create_texts(group + "/units", summary.units);
   for (const NamedNumbers& entry : by_channel) {
     const std::vector<double>& numbers = summary.*entry.numbers;
     if (!numbers.empty()) {
@@ -79,6 +82,11 @@ FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
   for (const std::string& name : file.dataset(group + "/channel").read_texts()) {
     summary.channels.push_back(printable(name));
   }
+  const std::string units = group + "/units";
+  if (file.has_dataset(units)) {
+    for (const std::string& text : file.dataset(units).read_texts())
+      summary.units.push_back(printable(text));
+  }
   const auto read = [&](const NamedNumbers& entry) {
     const std::string name = fmt::format("{}/{}", group, entry.name);
     if (!file.has_dataset(name)) return std::vector<std::int64_t>();
@@ -98,12 +106,34 @@ FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
   return summary;
 }
 
+void write_grid(Hdf5File& file, const FieldSummaries& summaries) {
+  if (summaries.coordinates.empty() || summaries.axes.size() != summaries.coordinates.size())
+    return;
+  file.create_group("grid");
+  file.create_texts("grid/axis", summaries.axes);
+  for (std::size_t axis = 0; axis < summaries.axes.size(); ++axis) {
+    const std::vector<double>& values = summaries.coordinates[axis];
+    write_array(file, fmt::format("grid/{}", axis), {static_cast<std::int64_t>(values.size())},
+                values);
+  }
+}
+
+// Files of before have none.
+void read_grid(const Hdf5File& file, FieldSummaries& summaries) {
+  if (!file.has_group("grid")) return;
+  for (const std::string& name : file.dataset("grid/axis").read_texts())
+    summaries.axes.push_back(printable(name));
+  for (std::size_t axis = 0; axis < summaries.axes.size(); ++axis)
+    summaries.coordinates.push_back(file.dataset(fmt::format("grid/{}", axis)).read_all<double>());
+}
+
 void save_file(const std::string& path, const FieldSummaries& summaries) {
   PartialFile partial(path);
   Hdf5File file = Hdf5File::create(partial.path());
   file.write_attribute("format", std::string(file_format));
   file.write_attribute("format_version", file_version);
   file.write_attribute("lead", summaries.lead);
+  write_grid(file, summaries);
   write_summary(file, "inputs", summaries.inputs);
   write_summary(file, "targets", summaries.targets);
   file.close();
@@ -120,12 +150,44 @@ FieldSummaries load_file(const std::string& path, std::shared_ptr<ForeignReader>
   }
   FieldSummaries summaries;
   summaries.lead = file.integer_attribute("lead");
+  read_grid(file, summaries);
   summaries.inputs = read_summary(file, "inputs");
   summaries.targets = read_summary(file, "targets");
   return summaries;
 }
 
 // --- makani's folder ---
+
+constexpr const char* channels_file = "channels.json";  // ours: makani's own folders have no names
+constexpr const char* folder_files[] = {"global_means.npy", "global_stds.npy", "mins.npy",
+                                        "maxs.npy", "time_means.npy"};
+
+// Whether it holds files that save_folder() writes and that it did not write.
+bool holds_others(const std::filesystem::path& folder) {
+  const auto exists = [&](const std::string& name) {
+    std::error_code error;
+    return std::filesystem::exists(folder / name, error);
+  };
+  if (exists(channels_file)) return false;
+  return std::any_of(std::begin(folder_files), std::end(folder_files), exists);
+}
+
+void expect_folder(const std::string& path) {
+  expect_suffix("--output", path,
+                "FILE.h5, or else a folder of .npy files, as which this name is taken", {});
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  if (!std::filesystem::is_directory(path, error)) {
+    throw ConfigError("--output", path,
+                      "is a file, and what is written there is a folder of .npy files; give a name "
+                      "that ends in .h5, or that of a folder");
+  }
+  if (holds_others(path)) {
+    throw ConfigError("--output", path,
+                      "holds statistics that Garonne did not write, and that would be replaced; "
+                      "give another folder, or remove them");
+  }
+}
 
 std::string difference_name(const char* what, std::int64_t lead) {
   return fmt::format("time_diff_{}_dt{}.npy", what, lead);
@@ -159,14 +221,13 @@ void save_folder(const std::string& path, const FieldSummaries& summaries) {
   std::vector<std::int64_t> extent = {1, count_of(summary)};
   extent.insert(extent.end(), summary.points.begin(), summary.points.end());
   write("time_means.npy", extent, summary.point_mean);
-  // makani's own folders have no names: this one is ours.
   const nlohmann::json names = {{"channels", summary.channels}};
-  write_file_durably((folder / "channels.json").string(), names.dump(2) + "\n");
+  write_file_durably((folder / channels_file).string(), names.dump(2) + "\n");
 }
 
 std::vector<std::string> folder_channels(const std::filesystem::path& folder,
                                          const FieldDatasetInfo& info) {
-  const std::string path = (folder / "channels.json").string();
+  const std::string path = (folder / channels_file).string();
   if (!std::filesystem::exists(path)) return info.channels;
   const nlohmann::json json = parse_json(read_text_file(path), path, FileOwner::Run);
   return JsonFile(json, path, FileOwner::Run).root().key("channels").texts();
@@ -298,10 +359,25 @@ FieldSummaries load_yaml(const std::string& path, const FieldDatasetInfo& info, 
   return summaries;
 }
 
+bool is_file_name(const std::string& path) {
+  const std::string suffix = std::filesystem::path(path).extension().string();
+  return suffix == ".h5" || suffix == ".hdf5";
+}
+
 }  // namespace
 
+void expect_statistics_output(const std::string& path, const std::vector<std::string>& inputs) {
+  if (is_file_name(path)) {
+    expect_output("--output", path, hdf5_output("a file of statistics of Garonne", file_format),
+                  inputs);
+  } else {
+    expect_folder(path);
+  }
+}
+
 void save_field_summaries(const std::string& path, const FieldSummaries& summaries) {
-  if (std::filesystem::path(path).extension() == ".h5") {
+  expect_statistics_output(path);
+  if (is_file_name(path)) {
     save_file(path, summaries);
   } else {
     save_folder(path, summaries);

@@ -8,6 +8,7 @@
 #include "base/partial_file.hpp"
 #include "data/fields/netcdf_axes.hpp"
 #include "data/hdf5/hdf5.hpp"
+#include "data/hdf5/hdf5_output.hpp"
 
 namespace garonne::data {
 namespace {
@@ -160,8 +161,9 @@ void SkillFile::Parts::write_ensembles(const SkillResults& results) {
         "share of points with so many members below the truth");
 }
 
-SkillFile::SkillFile(const std::string& path, const SkillSetting& setting)
-    : parts_(std::make_unique<Parts>(path, setting)) {
+SkillFile::SkillFile(const std::string& path, const SkillSetting& setting) {
+  expect_output("--output", path, netcdf_output("a file of skill of Garonne", "garonne.skill"));
+  parts_ = std::make_unique<Parts>(path, setting);
   parts_->file.emplace(Hdf5File::create(parts_->partial.path()));
   parts_->write_setting();
   if (!setting.map_samples.empty() && !setting.map_leads.empty()) parts_->make_maps();

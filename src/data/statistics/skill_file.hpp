@@ -54,7 +54,8 @@ struct SkillResults {
 };
 
 // Writes beside `path` and renames when finished, so that a file is whole. Every failure is an
-// IoError with the path.
+// ConfigError (--output) where something else is at the path (base/output_file.hpp); IoError with
+// the path.
 class SkillFile {
  public:
   SkillFile(const std::string& path, const SkillSetting& setting);

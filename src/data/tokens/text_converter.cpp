@@ -17,6 +17,7 @@
 #include "base/progress.hpp"
 #include "data/disk_space.hpp"
 #include "data/hdf5/hdf5.hpp"
+#include "data/hdf5/hdf5_output.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokens/foreign_tokens.hpp"
 
@@ -52,15 +53,15 @@ std::int64_t check(const TextConversion& conversion) {
   if (conversion.inputs.empty()) throw ConfigError("no text to convert was given");
   if (conversion.output.empty()) throw ConfigError("no output file was given");
   std::int64_t bytes = 0;
+  std::vector<std::string> inputs = {conversion.tokenizer};
   for (const auto* list : {&conversion.inputs, &conversion.validation_inputs}) {
     for (const std::string& path : *list) {
       bytes += check_input(path);
-      if (same_file(path, conversion.output)) {
-        throw ConfigError("output", conversion.output,
-                          "is one of the texts, which would be overwritten");
-      }
+      inputs.push_back(path);
     }
   }
+  expect_output("--output", conversion.output,
+                hdf5_output("a tokens file of Garonne", token_file_format), inputs);
   for (const std::string& held_out : conversion.validation_inputs) {
     for (const std::string& path : conversion.inputs) {
       if (same_file(held_out, path)) {

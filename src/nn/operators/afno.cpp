@@ -1,8 +1,12 @@
 // Adaptive Fourier neural operators (Guibas et al., arXiv 2111.13587) as FourCastNet has them
 // (Pathak et al., arXiv 2202.11214): patches, then blocks of a spectral filter and an MLP.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "nn/fields/field_layers.hpp"
@@ -19,6 +23,20 @@ namespace {
 constexpr double norm_epsilon = 1e-6;
 constexpr double deviation = 0.02;  // FourCastNet's, of all weights
 
+std::string patches_that_work(std::int64_t rows, std::int64_t columns) {
+  std::vector<std::int64_t> sizes;
+  const std::int64_t common = std::gcd(rows, columns);
+  for (std::int64_t size = 1; size <= common; ++size) {
+    if (common % size == 0) sizes.push_back(size);
+  }
+  if (sizes.size() > 1) return fmt::format("use one of {}", fmt::join(sizes, ", "));
+  // As with both poles, of which published data sets leave out the last row.
+  return fmt::format(
+      "only patches of 1 do, which are as many as points; fields of {} rows, of which the last is "
+      "left out when the files are made, can have others, and fno and sfno take all rows",
+      rows - 1);
+}
+
 void check_patches(const RunConfig::Model& keys, const FieldShape& shape) {
   if (shape.points.size() != 2) {
     throw ConfigError("model.kind", keys.kind,
@@ -26,9 +44,10 @@ void check_patches(const RunConfig::Model& keys, const FieldShape& shape) {
   }
   for (const std::int64_t count : shape.points) {
     if (count % keys.patch == 0) continue;
-    throw ConfigError("model.patch", fmt::format("{}", keys.patch),
-                      fmt::format("must divide the {} × {} points of the fields", shape.points[0],
-                                  shape.points[1]));
+    throw ConfigError(
+        "model.patch", fmt::format("{}", keys.patch),
+        fmt::format("must divide the {} × {} points of the fields: {}", shape.points[0],
+                    shape.points[1], patches_that_work(shape.points[0], shape.points[1])));
   }
 }
 

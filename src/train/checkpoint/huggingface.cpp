@@ -12,8 +12,8 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "nn/element_type.hpp"
+#include "train/checkpoint/export_folder.hpp"
 #include "train/checkpoint/huggingface_form.hpp"
-#include "train/checkpoint/safetensors.hpp"
 
 namespace garonne::train {
 namespace {
@@ -95,10 +95,16 @@ void export_huggingface(const StoredModel& model, const data::Tokenizer* tokeniz
                         const std::string& directory) {
   const RunConfig::Model& keys = model.config.model;
   HuggingFaceForm form = huggingface_form(keys, model.setup.facts.vocabulary);
+  std::vector<std::string> files = {"config.json", "generation_config.json"};
+  if (tokenizer != nullptr) {
+    files.push_back(data::huggingface_tokenizer(*tokenizer).name);
+    files.emplace_back("tokenizer_config.json");
+  }
+  expect_export_folder(directory, files);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
-  write_safetensors(directory + "/model.safetensors", sources_of(model, form), {{"format", "pt"}});
+  write_exported(directory, sources_of(model, form));
   const auto begin = id_of(tokenizer != nullptr ? tokenizer->begin_of_text() : std::nullopt);
   const auto end = id_of(tokenizer != nullptr ? tokenizer->end_of_text() : std::nullopt);
   form.config["bos_token_id"] = begin;

@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
+#include "train/checkpoint/export_folder.hpp"
 #include "train/checkpoint/package_form.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/checkpoint/tensor_file.hpp"
@@ -174,6 +175,7 @@ void export_to_package(const std::string& name, const RunConfig::Model& keys,
       {"format", "garonne.package"},  {"version", 1},
       {"package", package.name},      {"package_version", package.version},
       {"class", package.model_class}, {"arguments", package.arguments(keys, fields)}};
+  expect_export_folder(directory, {"config.json"});
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
@@ -201,7 +203,7 @@ void export_to_package(const std::string& name, const RunConfig::Model& keys,
                        tensor.sizes().vec(),
                        {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
-  write_safetensors(weights_path(directory), sources, {{"format", "pt"}});
+  write_exported(directory, sources);
   write_file_durably(config_path(directory), config.dump(2) + "\n");
 }
 

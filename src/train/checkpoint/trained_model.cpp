@@ -101,7 +101,8 @@ void open_axes(TrainedModel& trained, dist::Session& session) {
 }  // namespace
 
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
-                                dist::Session& session, const std::optional<GridShape>& grid) {
+                                dist::Session& session, const std::optional<GridShape>& grid,
+                                bool validation) {
   const auto warn = [&](const std::string& text) {
     if (session.rank() == 0) fmt::print(stderr, "warning: {}\n", text);
   };
@@ -129,6 +130,12 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     return facts;
   });
   trained.step = start.step;
+  // What is in the manifest is compared with the paths that were given.
+  session.agree([&] { trained.config = with_found_data(trained.config, run_directory); });
+  if (!validation) {
+    trained.config.data.validation.clear();
+    trained.config.data.validation_period.clear();
+  }
   // A schedule is of steps, in which every data rank and every stage has something to do.
   if (grid) {
     trained.config.train.global_batch =
@@ -138,7 +145,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     const WorkloadKind& kind = workload_kind(trained.config.model.kind);
     const DataFacts facts =
         start.checkpoint.empty()
-            ? kind.open(trained.config)->facts()
+            ? kind.open(trained.config, "data.validation")->facts()
             : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
     trained.setup = make_setup(trained.config, facts, threads, grid ? session.rank() : 0);
     trained.compute = std::make_unique<ComputeSession>(threads);
@@ -230,6 +237,7 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   stored.config.grid = RunConfig::GridKeys();
   const auto start = std::make_shared<const StartingPoint>(saved_point(stored.config, step, warn));
   stored.step = start->step;
+  stored.config = with_found_data(stored.config, run_directory);
   // Nothing is computed.
   stored.config.run.device = "cpu";
   stored.config.train.products = RunConfig().train.products;
@@ -237,7 +245,7 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   const WorkloadKind& kind = workload_kind(stored.config.model.kind);
   const DataFacts facts =
       start->checkpoint.empty()
-          ? kind.open(stored.config)->facts()
+          ? kind.open(stored.config, "data.validation")->facts()
           : kind.facts_of_checkpoint(stored.config, start->manifest, start->checkpoint);
   stored.setup = make_setup(stored.config, facts, /*threads=*/1);
   if (start->checkpoint.empty()) {

@@ -41,10 +41,13 @@ struct TrainedModel {
 // IoError when there is no such checkpoint, PlanError where the parameters of a rank alone pass its
 // budget, ConfigError (grid) for one of another number of ranks or that the model cannot be cut
 // for, and dist::AgreedError where ranks have different checkpoints or are not alike
-// (train/setup/rank_agreement.hpp). Collective.
+// (train/setup/rank_agreement.hpp). Paths of the data are as with_found_data() finds them. Without
+// `validation` the run's own validation data are not looked at, and the configuration names none.
+// Collective.
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
                                 dist::Session& session,
-                                const std::optional<GridShape>& grid = std::nullopt);
+                                const std::optional<GridShape>& grid = std::nullopt,
+                                bool validation = true);
 
 // A saved model of which nothing is in memory.
 struct StoredModel {

@@ -23,7 +23,9 @@ class Climatology {
 
   // From at most `most_frames` frames of the target channels of the dataset, evenly spread. `kind`:
   // mean, annual, or auto = annual where the files tell the time and hold at least a year of at
-  // least eight frames, else mean. For pairs the mean of the targets. The ranks share the frames,
+  // least eight frames, and frames at all times of the year; else mean. Each point has that of the
+  // frames that have a value there, their mean where they leave out too much of the year, and NaN
+  // where there is none. For pairs the mean of the targets. The ranks share the frames,
   // and all get the same bits whatever their number. Throws on all ranks
   // (Session::agree) for an unknown kind, for annual where auto would not choose it, and as
   // FieldDataset. Collective.

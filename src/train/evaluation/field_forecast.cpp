@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "data/fields/cf_time.hpp"
+#include "data/fields/field_match.hpp"
 #include "data/generate/shared_work.hpp"
 #include "train/evaluation/field_predictor.hpp"
 #include "train/evaluation/initial_noise.hpp"
@@ -75,22 +76,12 @@ FieldForecast::FieldForecast(TrainedModel& trained, const FieldWorkload& workloa
   if (!options.data.empty()) query_.path = options.data;
   const data::FieldDataset dataset = data::FieldDataset::open(query_);
   const data::FieldDatasetInfo& info = dataset.info();
-  const data::FieldDatasetInfo& trained_on = workload.info();
   if (info.pairs) {
     throw ConfigError("garonne forecast", query_.path,
                       "holds pairs, which have no time to forecast; `garonne eval` compares what "
                       "the model makes of them");
   }
-  if (info.points != trained_on.points || info.input_channels != trained_on.input_channels ||
-      info.target_channels != trained_on.target_channels) {
-    throw ConfigError(
-        "--data", query_.path,
-        fmt::format("holds other fields than the model was trained on: {} points and "
-                    "channels {} against {} and {}",
-                    fmt::join(info.points, " x "), fmt::join(info.target_channels, ", "),
-                    fmt::join(trained_on.points, " x "),
-                    fmt::join(trained_on.target_channels, ", ")));
-  }
+  data::expect_same_fields("--data", info, workload.info());
   setting_.run = std::move(run);
   setting_.step = trained.step;
   setting_.fields = info;

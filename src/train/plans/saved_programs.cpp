@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/output_file.hpp"
 #include "plan/program/content_check.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/live_bytes.hpp"
@@ -101,6 +102,18 @@ bool are_stages(const SavedPrograms& saved) {
 
 plan::Program read_program(const std::string& path) {
   return plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path), path);
+}
+
+void expect_program_folder(const std::string& option, const std::string& folder) {
+  std::error_code error;
+  if (folder.empty() || !fs::exists(folder, error)) return;
+  if (!fs::is_directory(folder, error))
+    throw ConfigError(option, folder, "is a file; give a folder to write Programs into");
+  const OutputKind kind = json_output("a Program of Garonne", {"garonne.program"});
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (rank_of_file(entry.path().filename().string()))
+      expect_output(option, entry.path().string(), kind);
+  }
 }
 
 SavedPrograms read_saved_programs(const std::string& folder) {

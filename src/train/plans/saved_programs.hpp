@@ -16,6 +16,10 @@ struct SavedPrograms {
 // Throws IoError for a file that cannot be read, and ConfigError for what is no Program.
 plan::Program read_program(const std::string& path);
 
+// Throws ConfigError (`option`) where a rank_<n>.json of the folder is no Program, or the folder is
+// a file; a folder that is not there, or no folder (empty), is well. Looks at beginnings only.
+void expect_program_folder(const std::string& option, const std::string& folder);
+
 // Every rank_<n>.json of `folder`. Throws IoError where there is none, and as read_program() does.
 SavedPrograms read_saved_programs(const std::string& folder);
 

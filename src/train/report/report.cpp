@@ -190,7 +190,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   data["budgets"] = options.budgets;
   data["sweep"] = nullptr;
   const WorkloadKind& kind = workload_kind(config.model.kind);
-  if (const auto facts = kind.facts_of_run(config, run_directory)) {
+  if (const auto facts = kind.facts_of_run(with_found_data(config, run_directory), run_directory)) {
     RunConfig planned = config;
     // A plan need not leave room for a validation that never ran.
     if (data["summary"]["last_validation_loss"].is_null()) planned.evaluation.batches = 0;

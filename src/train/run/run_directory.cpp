@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "data/tokens/token_samples.hpp"
+#include "nn/model_kind.hpp"
 #include "train/checkpoint/checkpoint_keeper.hpp"
 #include "train/setup/config_choices.hpp"
 
@@ -15,9 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* start_folder_file = "started_in";
+
 bool may_change(const std::string& key, bool other_tensors) {
   if (other_tensors && (key.rfind("model.", 0) == 0 || key.rfind("optimizer.", 0) == 0))
     return true;
+  // Values that are not there may turn up in the midst of a run.
+  if (key == "data.missing") return true;
   for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.",
                              "checkpoint.", "run."}) {
     if (key.rfind(prefix, 0) == 0) return true;
@@ -52,6 +58,40 @@ void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
                     "with `--init-from {0}` to begin with its weights",
                     config.run.directory, before));
   }
+}
+
+// The folder in which the run was started last; empty where it is this one, or nobody knows.
+fs::path start_folder(const std::string& run_directory) {
+  std::error_code error;
+  const std::string path = run_directory + "/" + start_folder_file;
+  if (!fs::exists(path, error)) return {};
+  std::string folder = read_text_file(path, most_toml_bytes);
+  while (!folder.empty() && folder.back() == '\n') folder.pop_back();
+  return fs::equivalent(folder, fs::current_path(error), error) ? fs::path() : fs::path(folder);
+}
+
+// A path of a run file, as it is or, where it is relative and there, from `folder`.
+std::string found_path(const fs::path& folder, const std::string& path) {
+  if (path.empty() || fs::path(path).is_absolute()) return path;
+  const std::string from_there = (folder / path).string();
+  std::error_code error;
+  // Of a pattern the folder; Megatron's files may be named without their endings.
+  const bool pattern = path.find('*') != std::string::npos;
+  const bool there = pattern
+                         ? fs::exists(fs::path(from_there).parent_path(), error)
+                         : fs::exists(from_there, error) || fs::exists(from_there + ".idx", error);
+  return there ? from_there : path;
+}
+
+std::string found_blend(const fs::path& folder, const std::string& key, const std::string& text) {
+  const std::vector<data::WeightedPath> parts = data::parse_blend(key, text);
+  if (parts.size() == 1 && parts[0].path == text) return found_path(folder, text);
+  std::string blend;
+  for (const data::WeightedPath& part : parts) {
+    blend += fmt::format("{}{}*{}", blend.empty() ? "" : ",", part.weight,
+                         found_path(folder, part.path));
+  }
+  return blend;
 }
 
 // A lock is there before anything else is.
@@ -124,6 +164,22 @@ void prepare_run_directory(const RunConfig& config) {
   fs::create_directories(config.run.directory + "/checkpoints", error);
   if (error) throw IoError(config.run.directory, "cannot be made: " + error.message());
   write_file_durably(config.run.directory + "/config.toml", config_to_toml(config));
+  const fs::path here = fs::current_path(error);
+  if (!error)
+    write_file_durably(config.run.directory + "/" + start_folder_file, here.string() + "\n");
+}
+
+RunConfig with_found_data(RunConfig config, const std::string& run_directory) {
+  const fs::path folder = start_folder(run_directory);
+  if (folder.empty()) return config;
+  const bool tokens = nn::model_kind(config.model.kind).learns_from == nn::LearnsFrom::Tokens;
+  const auto find = [&](const char* key, std::string& path) {
+    path = tokens ? found_blend(folder, key, path) : found_path(folder, path);
+  };
+  find("data.path", config.data.path);
+  find("data.validation", config.data.validation);
+  find("data.statistics", config.data.statistics);
+  return config;
 }
 
 RunConfig run_directory_config(const std::string& run_directory) {

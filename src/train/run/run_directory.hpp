@@ -29,11 +29,17 @@ StartingPoint find_starting_point(const RunConfig& config,
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);
 
-// Makes the directory and writes config.toml. Throws IoError.
+// Makes the directory and writes config.toml, and the working directory, which the paths of the run
+// are relative to. Throws IoError.
 void prepare_run_directory(const RunConfig& config);
 
 // Reads the configuration that a run directory was made with. Throws IoError when it is no run
 // directory.
 RunConfig run_directory_config(const std::string& run_directory);
+
+// A configuration of the run with its data as they are found from here: relative paths are those of
+// the folder in which it was started, where they are there, else of the working directory, as of a
+// run that was moved with its data.
+RunConfig with_found_data(RunConfig config, const std::string& run_directory);
 
 }  // namespace garonne::train

@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json_input.hpp"
+#include "base/printable.hpp"
 #include "base/sphere_grid.hpp"
+#include "data/fields/field_match.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
 #include "nn/model_kind.hpp"
@@ -162,15 +166,24 @@ std::string extent(const std::vector<std::int64_t>& points) {
   return fmt::format("{}", fmt::join(points, " x "));
 }
 
-void check_same_fields(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
-  if (one.points != other.points || one.input_channels != other.input_channels ||
-      one.target_channels != other.target_channels) {
-    throw ConfigError(
-        "data.validation", other.path,
-        fmt::format("holds other fields than {}: {} points and channels {} against {} and {}",
-                    one.path, extent(other.points), fmt::join(other.input_channels, ", "),
-                    extent(one.points), fmt::join(one.input_channels, ", ")));
+std::vector<std::string> printable_names(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) shown.push_back(printable(name));
+  return shown;
+}
+
+// Of each axis, as a manifest has them: of one with very many points, or without a number for each,
+// none.
+std::vector<std::vector<double>> stored_coordinates(const data::FieldDatasetInfo& info) {
+  constexpr std::size_t most = 1 << 16;
+  std::vector<std::vector<double>> stored;
+  for (const std::vector<double>& axis : info.coordinates) {
+    const bool is_stored =
+        axis.size() <= most &&
+        std::all_of(axis.begin(), axis.end(), [](double at) { return std::isfinite(at); });
+    stored.push_back(is_stored ? axis : std::vector<double>());
   }
+  return stored;
 }
 
 data::FieldDataset open_training(const RunConfig& config) {
@@ -233,14 +246,14 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
   return shape;
 }
 
-FieldWorkload::FieldWorkload(const RunConfig& config)
+FieldWorkload::FieldWorkload(const RunConfig& config, const std::string& validation_key)
     : training_(open_training(config)),
       info_(training_.info()),
       loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
                                         : config.train.loss) {
   if (has_validation(config)) {
     validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
-    check_same_fields(info_, validation_->info());
+    data::expect_same_fields(validation_key, validation_->info(), info_);
   }
   facts_.validation_samples = validation_ ? validation_->info().samples : 0;
   statistics_ = statistics_of(config, info_);
@@ -261,7 +274,38 @@ nlohmann::json FieldWorkload::manifest() const {
           {"points", info_.points},
           {"inputs", info_.input_channels},
           {"targets", info_.target_channels},
-          {"samples", info_.samples}};
+          {"samples", info_.samples},
+          {"axes", printable_names(info_.axes)},
+          {"coordinates", stored_coordinates(info_)},
+          {"input_units", info_.input_units},
+          {"target_units", info_.target_units}};
+}
+
+void FieldWorkload::expect_like(const nlohmann::json& data, const std::string& checkpoint) const {
+  const std::string name = checkpoint + "/manifest.json: data";
+  const JsonFile file(data, name, FileOwner::Run);
+  // Checkpoints of before have channels alone.
+  for (const char* key :
+       {"points", "inputs", "targets", "axes", "coordinates", "input_units", "target_units"}) {
+    if (!data.is_object() || !file.root().has(key)) return;
+  }
+  data::FieldDatasetInfo trained_on;
+  trained_on.path = checkpoint;
+  trained_on.axes = file.root().key("axes").texts();
+  for (const JsonPlace& axis : file.root().key("coordinates").elements())
+    trained_on.coordinates.push_back(axis.numbers());
+  trained_on.input_channels = file.root().key("inputs").texts();
+  trained_on.input_units = file.root().key("input_units").texts();
+  trained_on.target_channels = file.root().key("targets").texts();
+  trained_on.target_units = file.root().key("target_units").texts();
+  trained_on.input_units.resize(trained_on.input_channels.size());
+  trained_on.target_units.resize(trained_on.target_channels.size());
+  const std::string difference =
+      data::difference_of(data::traits_of(info_), data::traits_of(trained_on));
+  if (!difference.empty()) {
+    throw ConfigError("data.path", info_.path,
+                      difference + ", whose model was trained on such fields");
+  }
 }
 
 dist::Facts FieldWorkload::contents() const {

@@ -24,12 +24,15 @@ class FieldWorkload final : public Workload {
  public:
   // Reads headers and statistics. Throws ConfigError where the statistics that data.normalisation
   // wants are not there, with the command that makes them, or where the validation data are of
-  // another shape; IoError as FieldDataset::open.
-  explicit FieldWorkload(const RunConfig& config);
+  // another shape, grid or units (`validation_key`), or the statistics are; IoError as
+  // FieldDataset::open.
+  explicit FieldWorkload(const RunConfig& config,
+                         const std::string& validation_key = "data.validation");
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
   nlohmann::json manifest() const override;
+  void expect_like(const nlohmann::json& data, const std::string& checkpoint) const override;
   dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
   // Every sample may follow every other: a frame is far larger than what a disk reads at once.

@@ -14,15 +14,18 @@ class FieldsKind final : public WorkloadKind {
  public:
   std::string name() const override { return "fields"; }
 
-  std::unique_ptr<Workload> open(const RunConfig& config) const override {
-    return std::make_unique<FieldWorkload>(config);
+  std::unique_ptr<Workload> open(const RunConfig& config,
+                                 const std::string& validation_key) const override {
+    return std::make_unique<FieldWorkload>(config, validation_key);
   }
 
-  DataFacts facts(const RunConfig& config) const override { return open(config)->facts(); }
+  DataFacts facts(const RunConfig& config) const override { return FieldWorkload(config).facts(); }
 
-  DataFacts facts_of_checkpoint(const RunConfig& config, const Manifest&,
-                                const std::string&) const override {
-    return facts(config);
+  DataFacts facts_of_checkpoint(const RunConfig& config, const Manifest& manifest,
+                                const std::string& checkpoint) const override {
+    const FieldWorkload workload(config);
+    workload.expect_like(manifest.data, checkpoint);
+    return workload.facts();
   }
 
   std::optional<DataFacts> facts_of_run(const RunConfig& config,
@@ -34,7 +37,7 @@ class FieldsKind final : public WorkloadKind {
 
   DataFacts made_up_facts(const RunConfig& config, dist::Session& session) const override {
     std::unique_ptr<Workload> workload;
-    session.agree([&] { workload = open(config); });
+    session.agree([&] { workload = std::make_unique<FieldWorkload>(config); });
     dist::agree_on(session, [&] { return workload->contents(); });
     return workload->facts();
   }

@@ -28,8 +28,9 @@ class TextKind final : public WorkloadKind {
  public:
   std::string name() const override { return "text"; }
 
-  std::unique_ptr<Workload> open(const RunConfig& config) const override {
-    return std::make_unique<TextWorkload>(config);
+  std::unique_ptr<Workload> open(const RunConfig& config,
+                                 const std::string& validation_key) const override {
+    return std::make_unique<TextWorkload>(config, validation_key);
   }
 
   DataFacts facts(const RunConfig& config) const override {
@@ -43,7 +44,7 @@ class TextKind final : public WorkloadKind {
     const data::TokenSamples training = training_samples(config);
     facts.vocabulary = training.vocabulary();
     facts.tokenizer = training.tokenizer();
-    facts.validation_samples = validation_samples(config, training).samples();
+    facts.validation_samples = validation_samples(config, training, "data.validation").samples();
     return facts;
   }
 

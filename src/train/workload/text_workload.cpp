@@ -61,7 +61,8 @@ data::TokenSamples training_samples(const RunConfig& config) {
   return samples;
 }
 
-data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training) {
+data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training,
+                                      const std::string& key) {
   if (config.data.validation.empty()) {
     // What training files hold themselves.
     std::vector<data::WeightedPath> files;
@@ -74,9 +75,9 @@ data::TokenSamples validation_samples(const RunConfig& config, const data::Token
     return {"data.path", files, data::validation_dataset, training.sequence(),
             training.vocabulary()};
   }
-  data::TokenSamples samples = samples_of(config, "data.validation", config.data.validation);
+  data::TokenSamples samples = samples_of(config, key, config.data.validation);
   const auto refuse = [&](const std::string& what, const auto& here, const auto& there) {
-    throw ConfigError("data.validation", config.data.validation,
+    throw ConfigError(key, config.data.validation,
                       fmt::format("has {} {}, and data.path {}", what, here, there));
   };
   if (samples.vocabulary() > 0 && samples.vocabulary() != training.vocabulary())
@@ -87,9 +88,10 @@ data::TokenSamples validation_samples(const RunConfig& config, const data::Token
   return samples;
 }
 
-TextWorkload::TextWorkload(const RunConfig& config) : path_(config.data.path) {
+TextWorkload::TextWorkload(const RunConfig& config, const std::string& validation_key)
+    : path_(config.data.path) {
   training_ = training_samples(config);
-  validation_ = validation_samples(config, training_);
+  validation_ = validation_samples(config, training_, validation_key);
   facts_.vocabulary = training_.vocabulary();
   facts_.tokenizer = training_.tokenizer();
   facts_.validation_samples = validation_.samples();

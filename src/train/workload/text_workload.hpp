@@ -12,14 +12,15 @@ namespace garonne::train {
 // are; IoError where a file cannot serve.
 data::TokenSamples training_samples(const RunConfig& config);
 
-// What there is to validate on: data.validation, or the validation tokens of the training files;
-// perhaps no samples. Errors as above.
-data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training);
+// What there is to validate on: data.validation, which the user gave by `key`, or the validation
+// tokens of the training files; perhaps no samples. Errors as above.
+data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training,
+                                      const std::string& key);
 
 class TextWorkload final : public Workload {
  public:
   // Errors as of training_samples and validation_samples.
-  explicit TextWorkload(const RunConfig& config);
+  TextWorkload(const RunConfig& config, const std::string& validation_key);
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;

@@ -26,8 +26,9 @@ void expect_model_of(const WorkloadKind& wanted, const std::string& model_kind,
       fmt::format("wants a model of {}; this run's is {}", wanted.name(), model_kind));
 }
 
-std::unique_ptr<Workload> open_workload(const RunConfig& config) {
-  return workload_kind(config.model.kind).open(config);
+std::unique_ptr<Workload> open_workload(const RunConfig& config,
+                                        const std::string& validation_key) {
+  return workload_kind(config.model.kind).open(config, validation_key);
 }
 
 DataFacts facts_of(const RunConfig& config) {

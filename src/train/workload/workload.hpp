@@ -46,6 +46,12 @@ class Workload {
   virtual std::unique_ptr<data::Tokenizer> tokenizer() const { return nullptr; }
   // For the manifest of a checkpoint.
   virtual nlohmann::json manifest() const = 0;
+  // Throws ConfigError (data.path) where a checkpoint was trained on fields that these cannot stand
+  // for; `data` is what its manifest says of them. Tokens are told apart by their tokenizer.
+  virtual void expect_like(const nlohmann::json& data, const std::string& checkpoint) const {
+    (void)data;
+    (void)checkpoint;
+  }
   // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
   // files; throws IoError.
   virtual dist::Facts contents() const = 0;
@@ -62,8 +68,10 @@ class Workload {
 };
 
 // The data of a run file, by the kind of its model. Throws ConfigError where data.path is missing
-// or does not go with the model, IoError where the data cannot be read.
-std::unique_ptr<Workload> open_workload(const RunConfig& config);
+// or does not go with the model, IoError where the data cannot be read. `validation_key` names what
+// the user gave data.validation by.
+std::unique_ptr<Workload> open_workload(const RunConfig& config,
+                                        const std::string& validation_key = "data.validation");
 
 // Of what is in data.path; without data where the run file alone says enough.
 DataFacts facts_of(const RunConfig& config);

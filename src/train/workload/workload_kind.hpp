@@ -22,7 +22,8 @@ class WorkloadKind {
   virtual std::string name() const = 0;  // for people: a model of …
 
   // Errors are those of open_workload.
-  virtual std::unique_ptr<Workload> open(const RunConfig& config) const = 0;
+  virtual std::unique_ptr<Workload> open(const RunConfig& config,
+                                         const std::string& validation_key) const = 0;
   // Of what is in data.path; without data where the run file alone says enough.
   virtual DataFacts facts(const RunConfig& config) const = 0;
   // Of a run with this checkpoint. Throws IoError where neither it nor the data say them.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.hpp"
 #include "data/fields/field_files.hpp"
 #include "data/scratch.hpp"
 
@@ -103,6 +104,30 @@ TEST(BadFields, MissingChannel) {
   query.input_channels = {"u10", "q700"};
   expect_io_error(query.path, "there is no channel \"q700\"; there are u10, t2m, z500",
                   [&] { FieldDataset::open(query); });
+  query.input_channels = {"u10", "z"};
+  expect_io_error(query.path,
+                  "there is no channel \"z\"; there are z500, each a channel of its own",
+                  [&] { FieldDataset::open(query); });
+  YearlyFile levels;
+  levels.channels = {"ps", "t_500", "t_850"};
+  levels.write(scratch.path("levels.h5"));
+  query.path = scratch.path("levels.h5");
+  query.input_channels = {"t"};
+  expect_io_error(query.path, "there is no channel \"t\"; there are t_500, t_850, each a channel",
+                  [&] { FieldDataset::open(query); });
+  query.path = scratch.path("1.h5");
+  // A channel twice is a mistake of the one who names it.
+  for (auto* names : {&query.input_channels, &query.target_channels}) {
+    query.input_channels = query.target_channels = {"u10"};
+    *names = {"t2m", "u10", "t2m"};
+    const std::string key = names == &query.input_channels ? "data.inputs" : "data.targets";
+    try {
+      FieldDataset::open(query);
+      ADD_FAILURE() << key << " was not refused";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key() + " " + error.value(), key + " t2m");
+    }
+  }
 }
 
 TEST(BadFields, AnotherSizeInAnotherYear) {

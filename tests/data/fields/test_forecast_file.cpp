@@ -207,5 +207,41 @@ TEST(ForecastFile, GoesOnWithItsOwnOnly) {
   EXPECT_THROW(ForecastFile(scratch.path("absent/x.nc"), small_setting(1)), IoError);
 }
 
+// What was forecast, or read, is not lost to another forecast.
+TEST(ForecastFile, ReplacesItselfOnly) {
+  const testing::Scratch scratch;
+  const std::string path = scratch.path("x.nc");
+  const auto make = [&](const ForecastSetting& setting) {
+    ForecastFile file(path, setting);
+    for (std::size_t start = 0; start < setting.starts.size(); ++start) {
+      for (std::int64_t lead = 1; lead <= 3; ++lead) file.write(start, 0, state_of(start, 0, lead));
+    }
+    file.publish();
+  };
+  const auto refusal = [&](const ForecastSetting& setting) {
+    try {
+      make(setting);
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key() + error.value(), "--output" + path);
+      return error.reason();
+    }
+    return std::string();
+  };
+  make(small_setting(1));
+  EXPECT_EQ(refusal(small_setting(1)), "");
+  ForecastSetting smaller = small_setting(1);
+  smaller.frames.resize(1);
+  smaller.starts.resize(1);
+  EXPECT_NE(refusal(smaller).find("another forecast: its frames is [7,9], that of this one [7]"),
+            std::string::npos);
+  ForecastSetting of_itself = small_setting(1);
+  of_itself.fields.files = {{.path = path}};
+  EXPECT_NE(refusal(of_itself).find("is what this command reads"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path + ".part"));
+  Hdf5File::create(path).close();
+  EXPECT_NE(refusal(small_setting(1)).find("is not a forecast of Garonne"), std::string::npos);
+  EXPECT_NO_THROW(Hdf5File::open(path));
+}
+
 }  // namespace
 }  // namespace garonne::data

@@ -313,5 +313,56 @@ TEST(FieldStatistics, NormaliseAndRestoreASlab) {
   EXPECT_EQ(values, std::vector<float>(16, 100));
 }
 
+TEST(FieldStatistics, AreOfTheirOwnGridAndUnits) {
+  const Scratch scratch;
+  dist::Session session = dist::Session::single();
+  YearlyFile().write(scratch.path("1.h5"));
+  const FieldQuery query = query_of(scratch.path("1.h5"));
+  const std::string path = scratch.path("statistics.h5");
+  FieldSummaries made = summarise_fields(query, /*pointwise=*/true, session);
+  EXPECT_EQ(made.axes, (std::vector<std::string>{"latitude", "longitude"}));
+  made.inputs.units = {"m s-1", "K", ""};
+  save_field_summaries(path, made);
+  FieldDatasetInfo info = FieldDataset::open(query).info();
+  const FieldSummaries loaded = load_field_summaries(path, info);
+  EXPECT_EQ(loaded.axes, made.axes);
+  EXPECT_EQ(loaded.coordinates, info.coordinates);
+  EXPECT_EQ(loaded.inputs.units, made.inputs.units);
+  for (const char* mode : {"channel", "pointwise"}) {
+    EXPECT_NO_THROW(choose_statistics(loaded, mode, info, path));
+    FieldDatasetInfo other = info;
+    other.input_units = {"m/s", "degC", "m"};
+    expect_io_error(path, "has t2m in K, and degC in",
+                    [&] { choose_statistics(loaded, mode, other, path); });
+  }
+  std::reverse(info.coordinates[0].begin(), info.coordinates[0].end());
+  EXPECT_NO_THROW(choose_statistics(loaded, "channel", info, path));
+  expect_io_error(path, "latitude number 0 is 90, and -90 in",
+                  [&] { choose_statistics(loaded, "pointwise", info, path); });
+}
+
+TEST(FieldStatistics, ReplaceStatisticsOnly) {
+  const Scratch scratch;
+  dist::Session session = dist::Session::single();
+  const std::string data = scratch.path("1.h5");
+  YearlyFile().write(data);
+  const FieldSummaries made = summarise_fields(query_of(data), /*pointwise=*/false, session);
+  const std::string kept = testing::read_bytes(data);
+  EXPECT_THROW(save_field_summaries(data, made), ConfigError);
+  EXPECT_THROW(expect_statistics_output(data, {data}), ConfigError);
+  EXPECT_THROW(save_field_summaries(scratch.path("x.nc"), made), ConfigError);
+  EXPECT_EQ(testing::read_bytes(data), kept);
+  for (const char* name : {"own.h5", "own.hdf5", "folder"}) {
+    save_field_summaries(scratch.path(name), made);
+    EXPECT_NO_THROW(save_field_summaries(scratch.path(name), made));
+    EXPECT_EQ(load_field_summaries(scratch.path(name), FieldDataset::open(query_of(data)).info())
+                  .inputs.mean.size(),
+              3U);
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(scratch.path("own.hdf5")));
+  std::filesystem::remove(scratch.path("folder/channels.json"));
+  EXPECT_THROW(save_field_summaries(scratch.path("folder"), made), ConfigError);
+}
+
 }  // namespace
 }  // namespace garonne::data

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "data/hdf5/hdf5.hpp"
@@ -284,6 +289,108 @@ TEST(Climatology, LessThanAYearHasAMean) {
     EXPECT_THROW(Climatology::check(query, kind), ConfigError);
   }
   Climatology::check(query, "auto");
+}
+
+// Days of a cycle that has no value where `there` says so; a yearly file for each stretch of days.
+data::FieldQuery stretches(const Scratch& scratch,
+                           const std::vector<std::pair<std::int64_t, std::int64_t>>& days,
+                           const std::function<double(double)>& at_day,
+                           const std::function<bool(std::int64_t, std::size_t)>& there = {}) {
+  std::filesystem::create_directories(scratch.path("stretches"));
+  for (const auto& [first, count] : days) {
+    std::vector<float> frames = days_of(
+        count, [&, from = first](double at) { return at_day(static_cast<double>(from) + at); });
+    for (std::size_t i = 0; there && i < frames.size(); ++i) {
+      if (!there(first + static_cast<std::int64_t>(i / plane), i % plane))
+        frames[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    write_frames(scratch.path("stretches/" + std::to_string(10000 + first) + ".h5"), {"a"}, frames,
+                 static_cast<double>(first));
+  }
+  data::FieldQuery query;
+  query.path = scratch.path("stretches");
+  query.missing = "mask";
+  return query;
+}
+
+double cycle_at(double at) {
+  const double angle = 2 * std::numbers::pi * at / 365.2425;
+  return 280 + 12 * std::cos(angle - 0.7) + 3 * std::sin(2 * angle);
+}
+
+// The span says nothing: what no frame has seen is not made up.
+TEST(Climatology, PartsOfTheYearHaveAMean) {
+  struct Case {
+    std::vector<std::pair<std::int64_t, std::int64_t>> days;  // first, count
+    const char* kind;
+    const char* words;
+  };
+  for (const auto& [days, kind, words] :
+       {Case{{{354, 12}, {719, 12}}, "mean", "leave out 354 days in a row"},  // two new years
+        Case{{{152, 92}, {517, 92}}, "mean", "leave out 274 days in a row"},  // two summers
+        Case{{{0, 273}, {365, 273}}, "mean", "leave out 93 days in a row"},   // no autumn
+        Case{{{0, 305}, {365, 305}}, "annual", ""},                           // two months left out
+        Case{{{0, 100}, {465, 266}}, "annual", ""}}) {                        // a year in two parts
+    const Scratch scratch;
+    const data::FieldQuery query = stretches(scratch, days, cycle_at);
+    dist::Session session = dist::Session::single();
+    const Climatology found = Climatology::of(query, "auto", session);
+    EXPECT_EQ(found.kind(), kind);
+    std::vector<float> state(plane);
+    for (int at = 0; at < 365; at += 13) {
+      found.at(at * day, state);
+      EXPECT_NEAR(state[0], cycle_at(at), found.kind() == "annual" ? 0.01 : 30) << days[0].second;
+    }
+    if (*words == 0) {
+      EXPECT_NO_THROW(Climatology::check(query, "annual"));
+      continue;
+    }
+    try {
+      Climatology::check(query, "annual");
+      ADD_FAILURE() << "was not refused";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), "--climatology");
+      EXPECT_NE(error.reason().find(words), std::string::npos) << error.reason();
+    }
+  }
+}
+
+// Each point is that of the frames that have a value there, by a fit of its own.
+TEST(Climatology, MissingValuesTakeNothingFromOthers) {
+  const Scratch scratch;
+  const auto there = [](std::int64_t frame, std::size_t point) {
+    if (point == 3) return false;                      // land
+    if (point == 4) return frame % 365 < 180;          // ice in half of the year
+    if (point == 5) return frame % 7 != 2;             // a satellite's gaps
+    if (point == 6 || point == 7) return frame != 31;  // a day
+    return frame != 77;                                // a frame
+  };
+  const data::FieldQuery query = stretches(scratch, {{0, 730}}, cycle_at, there);
+  dist::Session session = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", session);
+  EXPECT_EQ(found.kind(), "annual");
+  std::vector<float> state(plane);
+  double half = 0;
+  for (int at = 0; at < 180; ++at) half += (cycle_at(at) + cycle_at(at + 365)) / 360;
+  for (const double at : {0.0, 31.0, 77.0, 250.5, 700.0}) {
+    found.at(at * day, state);
+    for (std::size_t point = 0; point < plane; ++point) {
+      const double level = 0.1 * static_cast<double>(point);
+      if (point == 3) {
+        EXPECT_TRUE(std::isnan(state[point]));
+      } else if (point == 4) {
+        EXPECT_NEAR(state[point], half + level, 2e-3);
+      } else {
+        EXPECT_NEAR(state[point], cycle_at(at) + level, 5e-3) << point << " at " << at;
+      }
+    }
+  }
+  const Climatology mean = Climatology::of(query, "mean", session);
+  mean.at(0, state);
+  double sum = 0;
+  for (int at = 0; at < 730; ++at) sum += at == 77 ? 0 : cycle_at(at) / 729;
+  EXPECT_NEAR(state[0], sum, 1e-3);
+  EXPECT_TRUE(std::isnan(state[3]));
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // What a used run directory means, and the choice of a plan.
 #include "train/run/run_directory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "base/bytes.hpp"
 #include "plan/stage/stage_solver.hpp"
@@ -197,6 +200,7 @@ TEST(RunDirectory, OtherKeysMayChange) {
   config.evaluation.every = 7;
   config.checkpoint.keep = 9;
   config.run.threads = 1;
+  config.data.missing = "mask";
   EXPECT_EQ(look(config).start.step, 4);
 }
 
@@ -211,6 +215,44 @@ TEST(RunDirectory, RemembersItsConfiguration) {
   write_bytes(scratch.path("file"), "");
   config.run.directory = scratch.path("file");
   EXPECT_THROW(prepare_run_directory(config), IoError);
+}
+
+// A run that is read from elsewhere finds its data where it was started, or, once that is gone,
+// where it is.
+TEST(RunDirectory, DataAreFoundFromElsewhere) {
+  const Scratch scratch;
+  const fs::path before = fs::current_path();
+  fs::create_directories(scratch.path("home/d"));
+  fs::create_directories(scratch.path("away"));
+  for (const char* name : {"home/d/train.h5", "home/d/a.idx", "home/d/b.h5"})
+    write_bytes(scratch.path(name), "");
+  RunConfig config = config_in(scratch.path("run"));
+  config.data.path = "d/train.h5";
+  config.data.validation = "0.25*d/a,0.5*d/b.h5,d/none.h5";
+  config.data.statistics = scratch.path("home/d/b.h5");
+  fs::current_path(scratch.path("home"));
+  prepare_run_directory(config);
+  const auto found = [&](const std::string& from) {
+    fs::current_path(scratch.path(from));
+    return with_found_data(config, config.run.directory).data;
+  };
+  EXPECT_EQ(found("home").path, "d/train.h5");
+  const std::string home = fs::canonical(scratch.path("home")).string();
+  EXPECT_EQ(found("away").path, home + "/d/train.h5");
+  EXPECT_EQ(found("away").validation, fmt::format("0.25*{0}/d/a,0.5*{0}/d/b.h5,1*d/none.h5", home));
+  EXPECT_EQ(found("away").statistics, config.data.statistics);
+  config.model.kind = "fno";
+  config.data.path = "d/*.h5";
+  EXPECT_EQ(found("away").path, home + "/d/*.h5");
+  config.data.path = "none/*.h5";
+  EXPECT_EQ(found("away").path, "none/*.h5");
+  fs::rename(scratch.path("home"), scratch.path("moved"));
+  config.data.path = "d/train.h5";
+  EXPECT_EQ(found("away").path, "d/train.h5");
+  // Runs of before do not say it.
+  fs::remove(scratch.path("run/started_in"));
+  EXPECT_EQ(found("away").path, "d/train.h5");
+  fs::current_path(before);
 }
 
 // ---- planning
