@@ -313,7 +313,7 @@ TEST(Cluster, TheShippedMachinesAreWhole) {
     EXPECT_GT(cluster.host.memory_bytes, cluster.memory_bytes) << file.path();
   }
   EXPECT_GE(files, 6);
-  EXPECT_GE(of_gpus, 4);
+  EXPECT_GE(of_gpus, 5);
 }
 
 }  // namespace
