@@ -2,7 +2,7 @@
 # The part that all job scripts share: the scripts beside it read it, `garonne plan --sbatch` copies it into those
 # that it writes. Before it stand
 #   run_file, options   of `garonne train`
-#   garonne             the program
+#   garonne             the program, or several words that start it, as "apptainer run garonne.sif"
 #   launcher            srun or mpirun
 #   network, interface  of the nodes: ethernet, infiniband, omni-path or slingshot, else nothing is set; a device by name
 #   goes_on             requeue, chain (the next element of an array) or nothing: who goes on after the time limit
@@ -14,6 +14,9 @@ ranks=${SLURM_NTASKS:-1}
 on_node=${SLURM_NTASKS_PER_NODE:-}
 threads=${SLURM_CPUS_PER_TASK:-1}
 job=${SLURM_JOB_ID:-none}
+# A path may have blanks in it, too.
+program=("$garonne")
+command -v "$garonne" >/dev/null || read -r -a program <<<"$garonne"
 
 # option_of NAME: what an option of `garonne train` says; the last one counts.
 option_of() {
@@ -83,7 +86,7 @@ say_what_runs() {
   # Only names that matter to the run, so that nothing private comes into the log.
   env | grep -E '^(SLURM_(JOB|ARRAY|NTASKS|NNODES|CPUS)|SRUN_|OMP_|OMPI_MCA_|UCX_|FI_|NCCL_|GARONNE_|CUDA_VISIBLE)' | sort || true
   command -v "$launcher"
-  "$garonne" --version
+  "${program[@]}" --version
 }
 
 # In the background, so that this shell can take signals; srun and mpirun hand theirs on to their ranks.
@@ -103,7 +106,7 @@ launch() {
       ;;
     *) echo "launcher is srun or mpirun, not $launcher" >&2; exit 2 ;;
   esac
-  "${command[@]}" "$garonne" train "$run_file" --run.threads "$threads" "${options[@]}" &
+  "${command[@]}" "${program[@]}" train "$run_file" --run.threads "$threads" "${options[@]}" &
   launched=$!
 }
 

@@ -1,11 +1,22 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "command.hpp"
 #include "train/plans/saved_programs.hpp"
 
 namespace garonne::apps {
+namespace {
+
+// Of a run directory the folder that its Programs are in.
+std::string folder_of_programs(const std::string& given) {
+  const auto inside = std::filesystem::path(given) / "program";
+  std::error_code error;
+  return std::filesystem::is_directory(inside, error) ? inside.string() : given;
+}
+
+}  // namespace
 
 void add_check(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand(
@@ -14,12 +25,13 @@ void add_check(CLI::App& app, Chosen& chosen) {
       "hold");
   const auto folder = std::make_shared<std::string>();
   command
-      ->add_option("folder", *folder, "as `plan --program` or a run has written it (rank_<n>.json)")
+      ->add_option("folder", *folder,
+                   "run directory, or a folder of `plan --program` (rank_<n>.json)")
       ->required();
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "check");
-      const train::SavedPrograms saved = train::read_saved_programs(*folder);
+      const train::SavedPrograms saved = train::read_saved_programs(folder_of_programs(*folder));
       fmt::print("{}", train::check_saved_programs(saved));
       return ExitCode::Done;
     };

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/output_file.hpp"
@@ -24,6 +26,7 @@
 #include "plan_search.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/plans/grid_search.hpp"
 #include "train/plans/memory_sweep.hpp"
 #include "train/plans/plan_answer.hpp"
 #include "train/plans/saved_programs.hpp"
@@ -122,9 +125,38 @@ void expect_search_alone(const PlanOptions& options) {
   if (!options.graph_path.empty()) refuse("--graph");
 }
 
+// What is given is within it, too.
+void check_budget(std::int64_t budget, const plan::Cluster& cluster) {
+  const std::int64_t most = cluster.memory_bytes - cluster.reserved_bytes;
+  if (budget <= most) return;
+  throw ConfigError(
+      "memory.budget", format_bytes(budget),
+      fmt::format("is more than a device of {} has for it: {}, device.memory{}", cluster.name,
+                  format_bytes(most),
+                  cluster.reserved_bytes > 0 ? fmt::format(" less the {} of device.reserved",
+                                                           format_bytes(cluster.reserved_bytes))
+                                             : ""));
+}
+
+void expect_comparable(const RunConfig& config, std::map<std::string, std::string>& pinned) {
+  pinned.erase("train.micro_batch");
+  if (!pinned.empty()) {
+    const auto& [key, value] = *pinned.begin();
+    throw ConfigError(key, value, "is what planners choose; leave it out beside --planner");
+  }
+  if (config.memory.plan != "auto") {
+    throw ConfigError("memory.plan", config.memory.plan,
+                      "is not for a comparison with --planner, whose choices are planned alike: "
+                      "blocks run again where memory asks for it; leave it at auto");
+  }
+}
+
 // Of a rank that has a device for itself.
 std::int64_t budget_of(const RunConfig& config, const plan::Cluster& cluster) {
-  if (config.memory.budget != RunConfig::automatic_budget) return config.memory.budget;
+  if (config.memory.budget != RunConfig::automatic_budget) {
+    check_budget(config.memory.budget, cluster);
+    return config.memory.budget;
+  }
   if (!cluster.device.is_gpu()) return cluster.memory_bytes;
   return device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
 }
@@ -204,6 +236,12 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
   search.tolerance = options.tolerance / 100;
   search.program_directory = options.program_directory;
   search.is_cluster_file = !options.cluster.empty();
+  for (const std::string& key : train::searched_keys()) {
+    const auto given = options.job->given.find(key);
+    if (given != options.job->given.end()) search.pinned.insert(*given);
+  }
+  // Planners of the literature lay out what they are asked for, with the run's micro-batch.
+  if (!options.planners.empty()) expect_comparable(config, search.pinned);
   if (!options.job->path.empty()) search.job = options.job.get();
   return search_plans(config, search, target.facts, target.threads, *target.cluster, target.costs,
                       budget_of(config, *target.cluster));
@@ -246,12 +284,14 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   if (answer.costs != train::CostSource::Declared) planned.step_seconds = plan.seconds;
   planned.parameter_elements = setup.model.graph.parameter_elements();
   planned.budget_bytes = budget;
+  planned.host_bytes = host_bytes_of(setup);
   const std::string job = write_job(*options.job, planned);
   if (options.json) {
     fmt::print("{}\n", train::to_json(answer).dump(2));
     return ExitCode::Done;
   }
   fmt::print("{}", train::format_plan(answer));
+  if (cluster) fmt::print("{}", train::note_of_processor(config, *cluster));
   if (!options.program_directory.empty())
     fmt::print("programs: {}/rank_*.json\n", options.program_directory);
   fmt::print("{}", job);

@@ -9,6 +9,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/key_limits.hpp"
 #include "base/toml.hpp"
 #include "exec/gpu_library.hpp"
 #include "plan/job/job_script.hpp"
@@ -23,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t saved_bytes_per_element = 12;
 // Of a process beside its budget: code of libraries, MPI, readers.
 constexpr std::int64_t process_bytes = std::int64_t{1} << 30;
+// Of one that has a GPU: its driver and runtime, and pinned memory for copies and messages.
+constexpr std::int64_t gpu_process_bytes = 2 * process_bytes;
 
 std::string own_path() {
   std::error_code error;
@@ -56,6 +59,14 @@ std::vector<std::string> train_options(const JobOptions& options, const PlannedJ
   if (planned.on_gpus && planned.config.run.device != "cuda")
     result.insert(result.end(), {"--run.device", "cuda"});
   return result;
+}
+
+// Of a node; 0 where nobody said how much a rank may take of it.
+std::int64_t node_bytes(const PlannedJob& planned, std::int64_t ranks) {
+  if (planned.on_gpus)
+    return planned.host_bytes > 0 ? ranks * (planned.host_bytes + gpu_process_bytes) : 0;
+  if (planned.config.memory.budget == RunConfig::automatic_budget) return 0;
+  return ranks * (planned.budget_bytes + process_bytes);
 }
 
 }  // namespace
@@ -97,6 +108,12 @@ std::vector<std::string> options_of(const plan::GridCandidate& candidate) {
   return options;
 }
 
+std::int64_t host_bytes_of(const train::Setup& setup) {
+  const auto host = setup.below.tiers.find(Tier::Host);
+  if (host == setup.below.tiers.end() || host->second.budget_bytes >= most_key_bytes) return 0;
+  return host->second.budget_bytes;
+}
+
 std::string write_job(const JobOptions& options, const PlannedJob& planned) {
   if (options.path.empty()) return "";
   plan::JobScript job;
@@ -107,6 +124,7 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
   job.run_file = fs::absolute(options.run_file).lexically_normal().string();
   job.options = train_options(options, planned);
   job.garonne = own_path();
+  job.folder = fs::current_path().string();
   job.ranks = config.grid.data * config.grid.pipeline * config.grid.tensor;
   job.ranks_on_node = planned.ranks_on_node;
   const std::int64_t on_node = std::min(job.ranks, job.ranks_on_node);
@@ -114,8 +132,7 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
   if (config.run.threads == 0 && job.facts.cores > 0)
     job.threads = static_cast<int>(std::max<std::int64_t>(1, job.facts.cores / on_node));
   job.on_gpus = planned.on_gpus;
-  if (!job.on_gpus && config.memory.budget != RunConfig::automatic_budget)
-    job.memory_bytes = on_node * (planned.budget_bytes + process_bytes);
+  job.memory_bytes = node_bytes(planned, on_node);
   job.step_seconds = planned.step_seconds;
   job.steps = config.train.steps;
   // Where one is being written when the job is warned, the last one follows it.
@@ -125,10 +142,13 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
   job.minutes = given_minutes(options, job.facts);
   const std::string script = plan::to_sbatch(job);
   write_file_durably(options.path, script);
-  std::string text =
-      fmt::format("job: sbatch {} ({}{}, at most {})\n", options.path, counted(job.ranks, "rank"),
-                  on_node < job.ranks ? fmt::format(", {} on each node", on_node) : " on one node",
-                  plan::format_time_limit(plan::job_minutes(job)));
+  const std::int64_t starts = plan::job_starts(job);
+  std::string text = fmt::format(
+      "job: sbatch {} ({}{}, at most {}{})\n", plan::shell_word(options.path),
+      counted(job.ranks, "rank"),
+      on_node < job.ranks ? fmt::format(", {} on each node", on_node) : " on one node",
+      plan::format_time_limit(plan::job_minutes(job)),
+      starts > 1 ? fmt::format(" a start; all steps take about {} starts", starts) : "");
   if (job.on_gpus && !exec::built_with_cuda()) {
     text += fmt::format(
         "note: the job is for GPUs, and {}, which stands in it, is a build without CUDA; set "

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "plan/grid/grid_candidate.hpp"
+#include "train/setup/planning.hpp"
 
 namespace garonne::apps {
 
@@ -36,10 +37,16 @@ struct PlannedJob {
   double step_seconds = 0;  // 0 = not known
   std::int64_t parameter_elements = 0;
   std::int64_t budget_bytes = 0;  // of a rank
+  // Of a rank, for what is below a device with memory of its own; 0 = nothing, or not known.
+  std::int64_t host_bytes = 0;
 };
 
 // `--grid.data 2` and so on.
 std::vector<std::string> options_of(const plan::GridCandidate& candidate);
+
+// Of the memory of the host that plans of a rank may take; 0 where they take none, or as much as
+// there is on a host that nobody described.
+std::int64_t host_bytes_of(const train::Setup& setup);
 
 // Writes the script, where one is wanted, and returns the line that says so. Throws ConfigError for
 // a time limit that is none, or above the cluster's.

@@ -10,6 +10,7 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_search.hpp"
 #include "train/plans/planner_comparison.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/run_device.hpp"
 
 namespace garonne::apps {
@@ -30,9 +31,11 @@ std::string write_found_job(const RunConfig& config, const SearchOptions& option
   planned.ranks_on_node = cluster.devices_per_node;
   planned.threads = threads;
   if (answer.measured || options.is_cluster_file) planned.step_seconds = best.outcome.seconds;
-  planned.parameter_elements =
-      train::make_setup(planned.config, facts, threads, 0, device).model.graph.parameter_elements();
+  train::Setup setup = train::make_setup(planned.config, facts, threads, 0, device);
+  train::use_host_of(cluster, setup);
+  planned.parameter_elements = setup.model.graph.parameter_elements();
   planned.budget_bytes = budget_bytes;
+  planned.host_bytes = host_bytes_of(setup);
   return write_job(*options.job, planned);
 }
 
@@ -51,6 +54,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   wish.on_this_machine = !options.is_cluster_file;
   wish.costs = costs;
   wish.budget_bytes = budget_bytes;
+  wish.pinned = options.pinned;
   wish.options.exhaustive = options.exhaustive;
   wish.tolerance = options.tolerance;
   Progress bar("grids", 0);
@@ -79,6 +83,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
     fmt::print("{}\n", train::to_json(wish, answer).dump(2));
   } else {
     fmt::print("{}", train::format_grid_search(wish, answer));
+    if (options.is_cluster_file) fmt::print("{}", train::note_of_processor(config, cluster));
     if (!options.program_directory.empty())
       fmt::print("programs of the first: {}/rank_*.json\n", options.program_directory);
     fmt::print("{}", job);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/config.hpp"
@@ -20,9 +21,10 @@ struct SearchOptions {
   bool json = false;
   double tolerance = 0;  // GridSearchWish
   std::string program_directory;
-  std::string planners;             // of plan::planners_of, to compare with; empty = none
-  const JobOptions* job = nullptr;  // of the fastest grid
-  bool is_cluster_file = false;     // what the cluster is from
+  std::string planners;                       // of plan::planners_of, to compare with; empty = none
+  const JobOptions* job = nullptr;            // of the fastest grid
+  std::map<std::string, std::string> pinned;  // GridSearchWish
+  bool is_cluster_file = false;               // what the cluster is from
 };
 
 // `costs`: measured on the cluster's devices, or empty. Prints the table; throws PlanError where no

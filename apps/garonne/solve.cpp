@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/byte_units.hpp"
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
@@ -60,7 +61,9 @@ std::int64_t budget_bytes(const SolveOptions& options) {
   const auto bytes = parse_bytes(options.budget);
   if (!bytes) {
     throw ConfigError("--budget", options.budget,
-                      "is no number of bytes such as 600000, 600MiB or 2 GiB");
+                      fmt::format("is no number of bytes such as 600000, 600MiB or 2 GiB; units "
+                                  "are {}",
+                                  byte_units));
   }
   return *bytes;
 }

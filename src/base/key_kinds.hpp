@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_units.hpp"
 #include "base/bytes.hpp"
 #include "base/config.hpp"
 #include "base/error.hpp"
@@ -176,6 +177,7 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
                   const std::string& help) {
   const std::string range =
       may_be_automatic ? "bytes, as 600MiB or 2 GiB, or auto" : "bytes, as 4MiB";
+  const std::string refusal = fmt::format("must be {}; units are {}", range, byte_units);
   return {name,
           KeyType::Bytes,
           range,
@@ -190,7 +192,7 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
               return;
             }
             const auto bytes = parse_bytes(text);
-            if (!bytes) throw ConfigError(name, text, "must be " + range);
+            if (!bytes) throw ConfigError(name, text, refusal);
             if (*bytes > most_key_bytes)
               throw ConfigError(name, text,
                                 fmt::format("must be at most {} bytes", most_key_bytes));

@@ -29,7 +29,7 @@ void expect_finite(const plan::Instruction& instruction, std::int64_t step,
   throw dist::AgreedError(
       ExitCode::Refused,
       fmt::format(
-          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
+          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or "
           "optimizer.clip_norm, in another run.directory: the same command would go on from the "
           "last checkpoint with the same rate",
           step, finite_loss ? "gradient norm" : "loss",

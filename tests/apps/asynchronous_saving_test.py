@@ -158,7 +158,7 @@ class AsynchronousSavingTest(ProgramTest):
             self.assertEqual("host_saved_copy" in again["memory"], missing == 0)
             directory = self.directory(f"host-{missing}")
             said = self.train(directory, *given, *keys).stdout
-            self.assertEqual([BESIDE in said, "host copy" in said], [missing == 0] * 2, said)
+            self.assertEqual([BESIDE in said, "\n  saved copy" in said], [missing == 0] * 2, said)
             if missing:
                 self.assertIn("1 B (1 B) more than this plan leaves of the host's memory", said)
 

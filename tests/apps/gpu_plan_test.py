@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """`garonne plan` for GPUs that are not here: the shipped run file of GPT-2 on the cluster file of an H200."""
 import json
+import os
+import pathlib
 import re
+import subprocess
 import unittest
 
-from support import ProgramTest, SOURCE, run
+from support import BINARY, ProgramTest, SOURCE, run
 
 CLUSTERS = SOURCE / "config" / "clusters"
 GPT2 = SOURCE / "config" / "gpt2_124m.toml"
@@ -33,10 +36,20 @@ class GpuPlanTest(ProgramTest):
         # What was written is legal, and another file than a processor's.
         run("check", programs)
         # A file of version 1 knows neither libraries nor launches; run.device says that it is a GPU.
-        older = self.plan(cluster="jean_zay_h100.toml")
+        older = self.plan(cluster="jean_zay_a100.toml")
         self.assertNotIn("libraries", older["memory"])
         self.assertNotIn("launch_seconds", older)
         self.assertEqual(older["peak_bytes"] % ALLOCATION, 0)
+        for cluster, said in (("jean_zay_a100", True), ("jean_zay_h100", False), ("laptop", False)):
+            device = "cpu" if cluster == "laptop" else "cuda"
+            for search in ((), ("--search",)):
+                out = run("plan", self.config, "--run.device", device, "--cluster", CLUSTERS / f"{cluster}.toml", *search).stdout
+                self.assertEqual('has no device.kind = "cuda"' in out, said, out)
+
+    def test_the_same_gpu_has_the_same_bytes(self):
+        plans = [self.plan("--grid.data", 4, cluster=f"{cluster}_h100.toml") for cluster in ("dgx", "jean_zay")]
+        for key in ("budget_bytes", "peak_bytes", "minimum_budget_bytes"):
+            self.assertEqual(plans[0][key], plans[1][key], key)
 
     def test_small_models_are_bound_by_launches(self):
         text = run("plan", self.config, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "1GiB",
@@ -115,6 +128,80 @@ class GpuPlanTest(ProgramTest):
     def test_a_search_plans_gpus(self):
         grids = self.plan("--ranks", 4, "--train.global_batch", 64, "--train.micro_batch", 8, "--model.layers", 4)["grids"]
         self.assertTrue(all(peak > LIBRARIES for grid in grids for peak in grid["peak_bytes"]))
+
+    def test_a_search_with_a_policy_of_the_host(self):
+        keys = ("--train.global_batch", 16, "--train.micro_batch", 8, "--model.layers", 2, "--grid.data", 2, "--memory.plan", "zero-offload")
+        refused = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--search", *keys, check=2).stderr
+        self.assertIn("memory.host_budget", refused)
+        host = ("--memory.host_budget", "20GiB")
+        answer = self.plan("--search", *keys, *host, cluster="dgx_a100.toml")
+        self.assertEqual(answer["plan"], "zero-offload")
+        for grid in answer["grids"][:2]:
+            self.assertEqual(grid["plans"], ["zero-offload"])
+            self.assertGreaterEqual(grid["seconds"], grid["seconds_at_least"])
+            alone = self.plan(*keys, *host, "--grid.zero", grid["zero"], "--grid.bucket", grid["bucket"], cluster="dgx_a100.toml")
+            self.assertAlmostEqual(alone["seconds"], grid["seconds"], delta=1e-12)
+        # What does not fit a device without its host is planned with it.
+        tight = ("--memory.budget", alone["minimum_budget_bytes"])
+        self.assertLess(alone["minimum_budget_bytes"], alone["minimum_on_device_bytes"])
+        found = self.plan("--search", *keys, *host, *tight, cluster="dgx_a100.toml")["grids"][0]
+        self.assertEqual(found["plans"], ["zero-offload"])
+
+    def test_bytes_go_over_the_links_of_the_seconds(self):
+        """Two nodes of four GPUs: a sum sends twice three quarters inside, and twice half of a quarter to the other node."""
+        keys = ("--search", "--devices-per-node", 4, "--grid.data", 8, "--grid.zero", 0, "--train.global_batch", 16,
+                "--train.micro_batch", 2, "--model.layers", 2)
+        grid = self.plan(*keys)["grids"][0]
+        self.assertGreater(grid["between_nodes_bytes"], 0)
+        self.assertAlmostEqual(grid["inside_node_bytes"] / grid["between_nodes_bytes"], 6)
+        # Over MPI all eight are one ring, and the rank at its end sends everything to the other node.
+        ring = self.plan(*keys, "--grid.transport", "mpi")["grids"][0]
+        self.assertEqual(ring["inside_node_bytes"], 0)
+        self.assertAlmostEqual(ring["between_nodes_bytes"] / grid["between_nodes_bytes"], 7)
+
+    def test_a_budget_is_within_the_device(self):
+        script = self.folder / "never.sbatch"
+        for arguments in (("--memory.budget", "200GiB"), ("--memory.budget", "200GiB", "--search"),
+                          ("--memory.budget", "80GB", "--sbatch", script)):
+            refused = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", *arguments, check=2).stderr
+            for words in ("memory.budget", "device.memory", "device.reserved", "DGX A100"):
+                self.assertIn(words, refused)
+        self.assertFalse(script.exists())
+        run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", 80 * 10**9 - (1624 << 20))
+
+    def test_a_job_asks_for_the_memory_of_the_host(self):
+        script = self.folder / "host.sbatch"
+        arguments = ("--cluster", CLUSTERS / "dgx_a100.toml", "--train.global_batch", 16, "--train.micro_batch", 2, "--sbatch", script)
+        run("plan", GPT2, *arguments)
+        self.assertNotIn("--mem=", script.read_text())
+        for search in ((), ("--search",)):
+            run("plan", GPT2, *arguments, *search, "--grid.data", 8, "--memory.host_budget", "10GiB")
+            # Of eight ranks, with two for the process of each.
+            self.assertIn(f"#SBATCH --mem={8 * (10 + 2) * 1024}M\n", script.read_text())
+
+    def test_a_script_begins_where_it_was_planned(self):
+        planned, elsewhere = self.directory("planned here"), self.directory("elsewhere")
+        planned.mkdir()
+        elsewhere.mkdir()
+        tools = self.directory("tools")
+        tools.mkdir()
+        for name, text in (("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"'), ("image", 'shift; echo "in $(pwd): $*"')):
+            tool = tools / name
+            tool.write_text(f"#!/bin/bash\n{text}\n")
+            tool.chmod(0o755)
+        script = self.folder / "a job.sbatch"
+        config = pathlib.Path(GPT2)
+        done = subprocess.run([pathlib.Path(BINARY).resolve(), "plan", config, "--cluster", CLUSTERS / "dgx_h200.toml", "--run.directory",
+                               "runs/here", "--sbatch", script, "--time-limit", "1"], cwd=planned, capture_output=True, text=True, check=True)
+        # To be pasted; nine hours of steps take some starts of a minute.
+        self.assertIn(f"job: sbatch '{script}' (", done.stdout)
+        self.assertRegex(done.stdout, r"at most 0?0:01:00 a start; all steps take about \d+ starts\)")
+        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "GARONNE": "image run"}
+        for variables, where in (({}, planned), ({"RUN_FROM": str(elsewhere)}, elsewhere)):
+            said = subprocess.run(["bash", script], cwd=self.folder, env={**environment, **variables}, capture_output=True, text=True)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertIn(f"in {where}: train {config}", said.stdout)
+            self.assertIn("--run.directory runs/here", said.stdout)
 
     def test_refusals_name_what_was_given(self):
         swept = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_h200.toml", "--sweep", "batch", check=2).stderr

@@ -98,6 +98,64 @@ class GridSearchTest(ProgramTest):
         self.assertEqual(plan["binds"], max(plan["parts"], key=plan["parts"].get))
         self.assertLessEqual(plan["bubble_seconds"], plan["seconds"])
 
+    def keys_of(self, grid):
+        keys = [part for key in ("data", "pipeline", "tensor", "sequence_parallel", "schedule", "chunks", "zero", "bucket")
+                for part in (f"--grid.{key}", str(grid[key]).lower())]
+        return [*keys, "--train.micro_batch", grid["micro_batch"]]
+
+    def test_a_named_plan_plans_every_grid(self):
+        arguments = ("--cluster", self.cluster, "--model.layers", 3)
+        automatic = self.search("--ranks", 4, *arguments)
+        self.assertEqual(automatic["plan"], "auto")
+        for plan in ("full", "uniform"):
+            named = self.search("--ranks", 4, *arguments, "--memory.plan", plan)
+            self.assertEqual(named["plan"], plan)
+            self.assertGreater(named["grids"][0]["seconds"], automatic["grids"][0]["seconds"])
+            for grid in named["grids"][:3]:
+                self.assertTrue(all(name.startswith(plan) for name in grid["plans"]), grid["plans"])
+                alone = self.search(*self.keys_of(grid), *arguments, "--memory.plan", plan)
+                self.assertAlmostEqual(alone["seconds"], grid["seconds"], delta=1e-12)
+                self.assertGreaterEqual(grid["seconds"], grid["seconds_at_least"] * (1 - 1e-9))
+            # As planning everything finds it.
+            everything = self.search("--ranks", 4, *arguments, "--memory.plan", plan, "--exhaustive")
+            self.assertEqual([grid["seconds"] for grid in named["grids"]], [grid["seconds"] for grid in everything["grids"]])
+        out = run("plan", self.config, "--ranks", 4, *arguments, "--memory.plan", "full").stdout
+        self.assertIn("each grid is planned by memory.plan = full", " ".join(out.split()))
+        # Where it keeps everything, too little memory is too little.
+        refused = run("plan", self.config, "--ranks", 4, *arguments, "--memory.plan", "keep-all", "--memory.budget", "60KiB",
+                      check=3).stderr
+        self.assertIn("smallest budget", refused)
+        refused = run("plan", self.config, "--ranks", 4, *arguments, "--memory.plan", "full", "--planner", "all", check=2).stderr
+        self.assertIn("memory.plan = full", refused)
+
+    def test_keys_that_are_given_stay(self):
+        arguments = ("--ranks", 8, "--cluster", self.cluster)
+        pinned = ("--grid.tensor", 2, "--train.micro_batch", 1, "--grid.zero", 2)
+        answer = self.search(*arguments, *pinned)
+        self.assertEqual(answer["pinned"], {"grid.tensor": "2", "train.micro_batch": "1", "grid.zero": "2"})
+        self.assertEqual({(grid["tensor"], grid["micro_batch"], grid["zero"]) for grid in answer["grids"]}, {(2, 1, 2)})
+        self.assertGreater(len({(grid["data"], grid["pipeline"]) for grid in answer["grids"]}), 1)
+        self.assertEqual(self.search(*arguments)["pinned"], {})
+        # Of all grids that have them, the fastest.
+        everything = self.search(*arguments, *pinned, "--exhaustive")
+        self.assertEqual(answer["grids"][0]["seconds"], everything["grids"][0]["seconds"])
+        out = run("plan", self.config, *arguments, *pinned).stdout
+        self.assertIn("given, not searched for: grid.tensor = 2, grid.zero = 2, train.micro_batch = 1", out)
+        # Those of the run file do not.
+        config = self.folder / "with_grid.toml"
+        config.write_text(self.config.read_text() + "\n[grid]\ntensor = 2\n")
+        free = self.search(*arguments, config=config)
+        self.assertIn(1, {grid["tensor"] for grid in free["grids"]})
+        refused = run("plan", self.config, *arguments, "--train.micro_batch", 3, check=2).stderr
+        self.assertIn("no grid of so many ranks has train.micro_batch = 3", refused)
+        refused = run("plan", self.config, *arguments, "--grid.tensor", 2, "--planner", "all", check=2).stderr
+        self.assertIn("grid.tensor = 2", refused)
+        # And a job has them once more from the search.
+        script = self.folder / "pinned.sbatch"
+        run("plan", self.config, *arguments, *pinned, "--sbatch", script)
+        self.assertIn("--grid.tensor 2", script.read_text())
+        self.assertNotIn("--grid.zero 0", script.read_text())
+
     def test_other_rates(self):
         arguments = ("--ranks", 8, "--cluster", self.cluster)
         self.assertNotIn("other_rates", self.search(*arguments))
@@ -179,7 +237,7 @@ class GridSearchTest(ProgramTest):
 
     def test_slow_links_between_nodes_keep_traffic_inside(self):
         slow = self.folder / "slow.toml"
-        slow.write_text(CLUSTER.replace("bytes_per_second = 0.5e9", "bytes_per_second = 1e5"))
+        slow.write_text(CLUSTER.replace("bytes_per_second = 0.5e9", "bytes_per_second = 1e6"))
         best = self.search("--ranks", 8, "--cluster", slow)["grids"][0]
         fast = self.search("--ranks", 8, "--cluster", self.cluster)["grids"][0]
         self.assertLessEqual(best["between_nodes_bytes"], fast["between_nodes_bytes"])
@@ -212,7 +270,9 @@ class GridSearchTest(ProgramTest):
     def test_what_cannot_be_planned_is_left_out(self):
         # A prime: as many micro-batches, which are too many for a plan, or one.
         samples = 1048573
-        arguments = ("--search", "--cluster", self.cluster, "--train.global_batch", samples, "--evaluation.batches", 0)
+        large = self.folder / "large_devices.toml"
+        large.write_text(CLUSTER.replace('memory = "64 MiB"', 'memory = "2 TiB"'))
+        arguments = ("--search", "--cluster", large, "--train.global_batch", samples, "--evaluation.batches", 0)
         answer = self.search(*arguments, "--memory.budget", "1TiB")
         self.assertEqual([grid["micro_batch"] for grid in answer["grids"]], [samples])
         self.assertEqual([left["grid"].split(", ")[-1] for left in answer["unplanned"]], [f"{samples} micro-batches of 1"])

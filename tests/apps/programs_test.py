@@ -149,7 +149,8 @@ class CheckTest(ProgramTest):
             folder = self.directory(name)
             if ranks:
                 self.train(folder, *options, ranks=ranks)
-                folder = folder / "program"
+                # A run directory will do as well as the folder in it.
+                self.assertEqual(run("check", folder).stdout, run("check", folder / "program").stdout)
             else:
                 run("plan", self.config, *options, "--program", folder)
             done = run("check", folder)

@@ -1,10 +1,14 @@
 // Bytes as people write them, and the keys of random numbers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "base/byte_units.hpp"
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/philox.hpp"
@@ -59,6 +63,18 @@ TEST(Bytes, Parsed) {
       {"1e3", 1000},
   };
   for (const auto& [text, bytes] : good) EXPECT_EQ(parse_bytes(text), bytes) << text;
+}
+
+TEST(Bytes, UnitsOfMessagesAreRead) {
+  std::string_view left = byte_units;
+  int units = 0;
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find(", "), left.size());
+    EXPECT_TRUE(parse_bytes("1 " + std::string(left.substr(0, end))).has_value()) << left;
+    left.remove_prefix(std::min(end + 2, left.size()));
+    ++units;
+  }
+  EXPECT_EQ(units, 9);
 }
 
 TEST(Bytes, MalformedNegativeOrTooLarge) {

@@ -32,6 +32,27 @@ std::int64_t good_bucket(const GridLimits& limits, const GridShape& shape, const
   return bytes;
 }
 
+template <typename Value>
+bool agrees(const std::optional<Value>& pin, const Value& value) {
+  return !pin || *pin == value;
+}
+
+bool agrees(const GridPins& pins, const GridCandidate& candidate) {
+  const auto& [data, pipeline, tensor] = candidate.shape;
+  return agrees(pins.data, data) && agrees(pins.pipeline, pipeline) &&
+         agrees(pins.tensor, tensor) && agrees(pins.zero, candidate.zero) &&
+         agrees(pins.sequence_parallel, candidate.sequence_parallel) &&
+         agrees(pins.micro_batch, candidate.micro_batch) &&
+         (pipeline == 1 || agrees(pins.schedule, candidate.schedule)) &&
+         (!pins.chunks || (pipeline > 1 && traits_of(candidate.schedule).chunks.size() > 1));
+}
+
+// Chunks of a stage that are worth a try, or the one number that was chosen.
+std::vector<int> chunks_of(const ScheduleTraits& traits, const GridPins& pins) {
+  if (!pins.chunks || traits.chunks.size() < 2) return traits.chunks;
+  return {*pins.chunks};
+}
+
 }  // namespace
 
 bool same_layout(const GridCandidate& a, const GridCandidate& b) {
@@ -99,13 +120,13 @@ std::vector<GridCandidate> grid_candidates(const GridLimits& limits, const Clust
   const auto add_stages_of_zero = [&](GridCandidate candidate) {
     for (int zero = 0; zero <= (candidate.shape.data > 1 ? 3 : 0); ++zero) {
       candidate.zero = zero;
-      candidates.push_back(candidate);
+      if (agrees(limits.pins, candidate)) candidates.push_back(candidate);
     }
   };
   const auto add_schedules = [&](GridCandidate candidate) {
     if (candidate.shape.pipeline == 1) return add_stages_of_zero(candidate);
     for (const auto& traits : schedule_traits()) {
-      for (const int chunks : traits.chunks) {
+      for (const int chunks : chunks_of(traits, limits.pins)) {
         candidate.schedule = traits.name;
         candidate.chunks = chunks;
         const std::int64_t passes = candidate.parts() * candidate.micro_batches;
@@ -116,7 +137,7 @@ std::vector<GridCandidate> grid_candidates(const GridLimits& limits, const Clust
     }
   };
   for (const std::int64_t tensor : divisors(limits.ranks)) {
-    if (tensor > limits.most_tensor) break;
+    if (tensor > std::max(limits.most_tensor, limits.pins.tensor.value_or(0))) break;
     for (const std::int64_t pipeline : divisors(limits.ranks / tensor)) {
       if (pipeline > limits.blocks) break;
       const std::int64_t data = limits.ranks / tensor / pipeline;
@@ -127,7 +148,8 @@ std::vector<GridCandidate> grid_candidates(const GridLimits& limits, const Clust
                            static_cast<int>(tensor)};
         candidate.micro_batch = micro_batch;
         candidate.micro_batches = limits.global_batch / data / micro_batch;
-        candidate.bucket_bytes = good_bucket(limits, candidate.shape, cluster);
+        candidate.bucket_bytes =
+            limits.pins.bucket_bytes.value_or(good_bucket(limits, candidate.shape, cluster));
         add_schedules(candidate);
         if (tensor == 1) continue;
         candidate.sequence_parallel = true;

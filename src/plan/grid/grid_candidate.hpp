@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,17 +45,33 @@ struct ScheduleTraits {
 const std::vector<ScheduleTraits>& schedule_traits();
 const ScheduleTraits& traits_of(const std::string& schedule);
 
+// What somebody has chosen already. A schedule says nothing where there is one stage; what would be
+// refused there, as chunks, leaves such grids out.
+struct GridPins {
+  std::optional<int> data;
+  std::optional<int> pipeline;
+  std::optional<int> tensor;  // also above GridLimits::most_tensor
+  std::optional<bool> sequence_parallel;
+  std::optional<std::string> schedule;
+  std::optional<int> chunks;  // of schedules that leave them open
+  std::optional<int> zero;
+  std::optional<std::int64_t> micro_batch;
+  std::optional<std::int64_t> bucket_bytes;
+};
+
 struct GridLimits {
   int ranks = 1;
   std::int64_t global_batch = 1;
   int blocks = 1;       // of the model: no more parts
   int most_tensor = 1;  // usually the devices of a node
   std::int64_t least_bucket_bytes = 4 << 20;
+  GridPins pins = {};
 };
 
-// All that the numbers allow, in a fixed order: sizes that divide, ZeRO stages where there are data
-// ranks, as many parts as there are blocks. Whether the model can be cut into so many tensor ranks
-// is for the model to say, whether a schedule takes so many micro-batches for the schedule.
+// All that the numbers and the pins allow, in a fixed order: sizes that divide, ZeRO stages where
+// there are data ranks, as many parts as there are blocks. Whether the model can be cut into so
+// many tensor ranks is for the model to say, whether a schedule takes so many micro-batches for the
+// schedule.
 std::vector<GridCandidate> grid_candidates(const GridLimits& limits, const Cluster& cluster);
 
 }  // namespace garonne::plan

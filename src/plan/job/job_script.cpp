@@ -21,24 +21,7 @@ namespace {
 constexpr std::int64_t minutes_of_unknown_steps = 4 * 60;
 constexpr std::int64_t most_minutes_elsewhere = 24 * 60;
 constexpr double written_bytes_per_second = 100e6;  // of one rank, on a busy file system
-constexpr int most_starts = 50;
-
-// One word of a shell.
-std::string quoted(const std::string& text) {
-  for (const char character : text) {
-    if (static_cast<unsigned char>(character) < ' ' || character == '\x7f')
-      throw ConfigError("--sbatch", printable(text), "cannot stand in a script: rename it");
-  }
-  const auto plain = [](char character) {
-    return std::isalnum(static_cast<unsigned char>(character)) != 0 ||
-           std::string_view("@%+=:,./_-").find(character) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string result = "'";
-  for (const char character : text)
-    result += character == '\'' ? "'\\''" : std::string(1, character);
-  return result + "'";
-}
+constexpr std::int64_t most_starts = 50;
 
 // What squeue and names of log files take.
 std::string job_name(const std::string& name) {
@@ -51,12 +34,20 @@ std::string job_name(const std::string& name) {
   return result.empty() ? "garonne" : result;
 }
 
+// Of all steps as planned, and a quarter more.
+double needed_minutes(const JobScript& job) {
+  return 1.25 * job.step_seconds * static_cast<double>(job.steps) / 60;
+}
+
 std::string time_basis(const JobScript& job) {
-  if (job.minutes > 0) return "as it was asked for";
-  if (job.step_seconds <= 0) return "a guess: how long a step takes is not known";
-  return fmt::format("{} steps of {:.3g} s as planned, a quarter more, and ten minutes{}",
+  const std::int64_t starts = job_starts(job);
+  const std::string more =
+      starts > 1 ? fmt::format("; all steps take about {} starts of so long", starts) : "";
+  if (job.minutes > 0) return "As it was asked for" + more;
+  if (job.step_seconds <= 0) return "A guess: how long a step takes is not known";
+  return fmt::format("{} steps of {:.3g} s as planned, a quarter more, and ten minutes{}{}",
                      job.steps, job.step_seconds,
-                     job_minutes(job) == job.facts.most_minutes ? "; the site's limit" : "");
+                     job_minutes(job) == job.facts.most_minutes ? "; the site's limit" : "", more);
 }
 
 std::int64_t nodes_of(const JobScript& job) {
@@ -86,11 +77,7 @@ std::string directives(const JobScript& job) {
     line("--output=%x-%j.out");
     line("--open-mode=append");
   } else {
-    const std::int64_t jobs =
-        job.step_seconds <= 0 ? 10
-                              : 1 + static_cast<std::int64_t>(std::ceil(
-                                        1.25 * job.step_seconds * static_cast<double>(job.steps) /
-                                        60 / static_cast<double>(job_minutes(job))));
+    const std::int64_t jobs = job.step_seconds <= 0 ? 10 : 1 + job_starts(job);
     text += "# One job after the other; those that are not needed are cancelled.\n";
     line(fmt::format("--array=1-{}%1", jobs));
     line("--no-requeue");
@@ -103,12 +90,28 @@ std::string directives(const JobScript& job) {
 
 }  // namespace
 
+std::string shell_word(const std::string& text) {
+  for (const char character : text) {
+    if (static_cast<unsigned char>(character) < ' ' || character == '\x7f')
+      throw ConfigError("--sbatch", printable(text), "cannot stand in a script: rename it");
+  }
+  const auto plain = [](char character) {
+    return std::isalnum(static_cast<unsigned char>(character)) != 0 ||
+           std::string_view("@%+=:,./_-").find(character) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string result = "'";
+  for (const char character : text)
+    result += character == '\'' ? "'\\''" : std::string(1, character);
+  return result + "'";
+}
+
 std::int64_t job_minutes(const JobScript& job) {
   if (job.minutes > 0) return job.minutes;
   const std::int64_t most =
       job.facts.most_minutes > 0 ? job.facts.most_minutes : most_minutes_elsewhere;
   if (job.step_seconds <= 0) return std::min(most, minutes_of_unknown_steps);
-  const double needed = 1.25 * job.step_seconds * static_cast<double>(job.steps) / 60 + 10;
+  const double needed = needed_minutes(job) + 10;
   if (needed >= static_cast<double>(most)) return most;
   return std::min(most, 10 * static_cast<std::int64_t>(std::ceil(needed / 10)));
 }
@@ -121,11 +124,20 @@ std::int64_t warning_seconds(const JobScript& job) {
   return static_cast<std::int64_t>(std::min({std::ceil(180 + work), half, most_of_slurm}));
 }
 
+std::int64_t job_starts(const JobScript& job) {
+  if (job.step_seconds <= 0) return 0;
+  const double minutes = static_cast<double>(job_minutes(job));
+  const double warning = static_cast<double>(warning_seconds(job)) / 60;
+  const double starts = std::ceil(needed_minutes(job) / (minutes - warning));
+  constexpr double most = 1e9;
+  return static_cast<std::int64_t>(std::clamp(starts, 1.0, most));
+}
+
 std::string to_sbatch(const JobScript& job) {
   expect(job.ranks >= 1 && job.ranks_on_node >= 1 && job.threads >= 1,
          "a job has ranks and threads");
   std::string options;
-  for (const std::string& option : job.options) options += quoted(option) + " ";
+  for (const std::string& option : job.options) options += shell_word(option) + " ";
   return fmt::format(
       "#!/usr/bin/env bash\n"
       "# Written by garonne plan --sbatch. Submit it with sbatch; what stands after its name goes "
@@ -141,18 +153,24 @@ std::string to_sbatch(const JobScript& job) {
       "# EDIT: how the site provides MPI and HDF5, for example\n"
       "# module purge; module load gcc openmpi hdf5\n"
       "\n"
-      "cd \"${{SLURM_SUBMIT_DIR:-.}}\"\n"
+      "# Where paths of the run begin, whatever folder it is submitted from: RUN_FROM=DIR says "
+      "otherwise.\n"
+      "planned_in={}\n"
+      "cd \"${{RUN_FROM:-$planned_in}}\"\n"
       "run_file={}\n"
       "options=({}\"$@\")\n"
-      "garonne=${{GARONNE:-{}}}\n"
+      "# Or several words, as GARONNE=\"apptainer run garonne.sif\".\n"
+      "planned_by={}\n"
+      "garonne=${{GARONNE:-$planned_by}}\n"
       "launcher=${{LAUNCHER:-{}}}\n"
       "network={} interface={}\n"
       "goes_on={} most_starts={}\n"
       "\n"
       "{}",
-      directives(job), quoted(job.run_file), options, quoted(job.garonne),
-      job.facts.launcher.empty() ? "srun" : job.facts.launcher, quoted(job.facts.network),
-      quoted(job.facts.interface), job.facts.requeues ? "requeue" : "chain", most_starts,
+      directives(job), shell_word(job.folder), shell_word(job.run_file), options,
+      shell_word(job.garonne), job.facts.launcher.empty() ? "srun" : job.facts.launcher,
+      shell_word(job.facts.network), shell_word(job.facts.interface),
+      job.facts.requeues ? "requeue" : "chain", std::max(most_starts, 2 * job_starts(job)),
       job_text("job.sh"));
 }
 

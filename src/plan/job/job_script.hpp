@@ -14,6 +14,7 @@ struct JobScript {
   std::string run_file;
   std::vector<std::string> options;  // of `garonne train`, in its order
   std::string garonne;               // the program
+  std::string folder;                // that the options' paths begin in
   std::int64_t ranks = 1;
   std::int64_t ranks_on_node = 1;  // at most; a last node may have fewer
   int threads = 1;                 // of a rank, a core each
@@ -33,6 +34,12 @@ std::int64_t job_minutes(const JobScript& job);
 // Before the time limit, that the ranks are warned: two steps and two checkpoints at 100 MB/s, the
 // minute that Slurm may be early and two of start and end; at most half the time.
 std::int64_t warning_seconds(const JobScript& job);
+
+// Starts that all steps take, each warned before its limit; 0 where seconds are not known.
+std::int64_t job_starts(const JobScript& job);
+
+// A word of a shell, quoted where it has to be. Throws ConfigError (--sbatch) as to_sbatch() does.
+std::string shell_word(const std::string& text);
 
 // The text of the script, whole in one file. Throws ConfigError (--sbatch) for names that cannot
 // stand in one, as those with line breaks.

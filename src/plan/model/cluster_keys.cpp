@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/byte_units.hpp"
 #include "base/bytes.hpp"
 #include "base/config.hpp"
 #include "base/error.hpp"
@@ -27,6 +28,19 @@ constexpr int latest_version = 2;
 // Of GPUs whose file does not say otherwise.
 constexpr double least_kernel_seconds = 3e-6;
 constexpr double kernel_issue_seconds = 5e-6;
+
+// What numbers of a kind are on any machine there is or may soon be; others are slips of a unit.
+struct Plausible {
+  double least;
+  double most;
+  const char* what;  // and how it is written
+};
+constexpr Plausible operation_rate{1e9, 1e17, "operations a second, such as 989e12"};
+constexpr Plausible byte_rate{1e6, 1e15, "bytes a second, such as 50e9"};
+// Of small messages it may be next to nothing.
+constexpr Plausible curve_rate{1e2, 1e15, "bytes a second, such as 50e9"};
+constexpr Plausible latency{0, 1, "seconds, such as 5e-6"};
+constexpr std::int64_t least_memory_bytes = std::int64_t{1} << 20;
 
 struct ClusterKey {
   std::string name;
@@ -58,13 +72,26 @@ bool truth_of(const TomlEntry& entry) {
   refuse(entry, "must be true or false");
 }
 
-std::int64_t bytes_of(const TomlEntry& entry) {
+std::int64_t bytes_of(const TomlEntry& entry, std::int64_t least = 1) {
   std::int64_t bytes = 0;
   if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) bytes = *integer;
   if (const auto* text = std::get_if<std::string>(&entry.value))
     bytes = parse_bytes(*text).value_or(0);
-  if (bytes <= 0) refuse(entry, "must be a number of bytes such as \"80 GiB\"");
+  if (bytes <= 0) {
+    refuse(entry,
+           fmt::format("must be a number of bytes such as \"80 GiB\"; units are {}", byte_units));
+  }
+  if (bytes < least) {
+    refuse(entry, fmt::format("is {} bytes, and must be at least {}; write the unit, such as "
+                              "\"80 GB\"",
+                              bytes, format_bytes(least)));
+  }
   return bytes;
+}
+
+void expect_plausible(const TomlEntry& entry, double given, const Plausible& range) {
+  if (given >= range.least && given <= range.most) return;
+  refuse(entry, fmt::format("must be {}, from {:g} to {:g}", range.what, range.least, range.most));
 }
 
 std::int64_t integer_of(const TomlEntry& entry, std::int64_t most) {
@@ -104,9 +131,18 @@ class KeyTable {
     });
   }
   template <typename Access>
-  void bytes(const std::string& name, bool required, Access access) {
-    add(name, required,
-        [=](Cluster& cluster, const TomlEntry& entry) { access(cluster) = bytes_of(entry); });
+  void bytes(const std::string& name, bool required, Access access, std::int64_t least = 1) {
+    add(name, required, [=](Cluster& cluster, const TomlEntry& entry) {
+      access(cluster) = bytes_of(entry, least);
+    });
+  }
+  template <typename Access>
+  void number(const std::string& name, bool required, const Plausible& range, Access access) {
+    add(name, required, [=](Cluster& cluster, const TomlEntry& entry) {
+      const double given = number_of(entry);
+      expect_plausible(entry, given, range);
+      access(cluster) = given;
+    });
   }
   template <typename Access>
   void truth(const std::string& name, Access access) {
@@ -162,19 +198,24 @@ void set_kind(Cluster& cluster, const TomlEntry& entry) {
 }
 
 void add_link_keys(const std::string& name, Link Cluster::*link, KeyTable& table) {
-  table.number("link." + name + ".latency_seconds", true, at(link, &Link::latency_seconds), true);
-  table.number("link." + name + ".bytes_per_second", true, at(link, &Link::bytes_per_second));
+  table.number("link." + name + ".latency_seconds", true, latency,
+               at(link, &Link::latency_seconds));
+  table.number("link." + name + ".bytes_per_second", true, byte_rate,
+               at(link, &Link::bytes_per_second));
 }
 
 void add_curve_keys(const std::string& name, Link Cluster::*link, KeyTable& table) {
-  const auto list = [&](const char* what, double RatePoint::*number) {
+  const auto list = [&](const char* what, double RatePoint::*number,
+                        const Plausible* range = nullptr) {
     table.add("link." + name + what, false, [=](Cluster& cluster, const TomlEntry& entry) {
-      set_list(entry, (cluster.*link).curve.points,
-               [&](RatePoint& point, double given) { point.*number = given; });
+      set_list(entry, (cluster.*link).curve.points, [&](RatePoint& point, double given) {
+        if (range != nullptr) expect_plausible(entry, given, *range);
+        point.*number = given;
+      });
     });
   };
   list(".curve_bytes", &RatePoint::bytes);
-  list(".curve_bytes_per_second", &RatePoint::bytes_per_second);
+  list(".curve_bytes_per_second", &RatePoint::bytes_per_second, &curve_rate);
 }
 
 constexpr std::int64_t most_product_size = std::int64_t{1} << 40;
@@ -211,13 +252,13 @@ void add_first_keys(KeyTable& table) {
   table.text("source", &Cluster::source);
   table.count("devices_per_node", true, most_devices, at(&Cluster::devices_per_node));
   table.count("nodes", true, most_devices, at(&Cluster::nodes));
-  table.bytes("device.memory", true, at(&Cluster::memory_bytes));
+  table.bytes("device.memory", true, at(&Cluster::memory_bytes), least_memory_bytes);
   table.truth("device.profiled_here", at(&Cluster::profiled_here));
-  table.number("device.flops.float32", false, at(&Cluster::float32_flops));
-  table.number("device.flops.bfloat16", false, at(&Cluster::bfloat16_flops));
-  table.number("device.flops.float64", false, at(&Cluster::float64_flops));
+  table.number("device.flops.float32", false, operation_rate, at(&Cluster::float32_flops));
+  table.number("device.flops.bfloat16", false, operation_rate, at(&Cluster::bfloat16_flops));
+  table.number("device.flops.float64", false, operation_rate, at(&Cluster::float64_flops));
   table.number("device.efficiency", false, at(&Cluster::efficiency), false, 1);
-  table.number("device.bytes_per_second", true, at(&Cluster::bytes_per_second));
+  table.number("device.bytes_per_second", true, byte_rate, at(&Cluster::bytes_per_second));
   add_link_keys("inside_node", &Cluster::inside_node, table);
   add_link_keys("between_nodes", &Cluster::between_nodes, table);
   table.add("link.between_nodes.per", false, set_share);
@@ -290,8 +331,8 @@ void add_second_keys(KeyTable& table) {
   table.count("device.multiprocessors", false, most_multiprocessors,
               at(&Cluster::device, &DeviceFacts::multiprocessors));
   table.bytes("device.reserved", false, at(&Cluster::reserved_bytes));
-  table.number("device.flops.tfloat32", false, at(&Cluster::tfloat32_flops));
-  table.number("device.flops.float16", false, at(&Cluster::float16_flops));
+  table.number("device.flops.tfloat32", false, operation_rate, at(&Cluster::tfloat32_flops));
+  table.number("device.flops.float16", false, operation_rate, at(&Cluster::float16_flops));
   table.number("device.least_seconds", false, at(&Cluster::least_seconds), true,
                most_kernel_seconds);
   table.number("device.issue_seconds", false, at(&Cluster::issue_seconds), true,
@@ -299,20 +340,22 @@ void add_second_keys(KeyTable& table) {
   add_product_keys(table);
   add_curve_keys("inside_node", &Cluster::inside_node, table);
   add_curve_keys("between_nodes", &Cluster::between_nodes, table);
-  table.number("copy.latency_seconds", false, at(&Cluster::copies, &CopyRates::latency_seconds),
-               true);
-  table.number("copy.out", false, at(&Cluster::copies, &CopyRates::out));
-  table.number("copy.in", false, at(&Cluster::copies, &CopyRates::in));
-  table.number("copy.out_with_in", false, at(&Cluster::copies, &CopyRates::out_with_in));
-  table.number("copy.in_with_out", false, at(&Cluster::copies, &CopyRates::in_with_out));
-  table.bytes("disk.bytes", false, at(&Cluster::disk, &DiskRates::bytes));
-  table.number("disk.latency_seconds", false, at(&Cluster::disk, &DiskRates::latency_seconds),
-               true);
-  table.number("disk.write", false, at(&Cluster::disk, &DiskRates::write));
-  table.number("disk.read", false, at(&Cluster::disk, &DiskRates::read));
+  table.number("copy.latency_seconds", false, latency,
+               at(&Cluster::copies, &CopyRates::latency_seconds));
+  table.number("copy.out", false, byte_rate, at(&Cluster::copies, &CopyRates::out));
+  table.number("copy.in", false, byte_rate, at(&Cluster::copies, &CopyRates::in));
+  table.number("copy.out_with_in", false, byte_rate, at(&Cluster::copies, &CopyRates::out_with_in));
+  table.number("copy.in_with_out", false, byte_rate, at(&Cluster::copies, &CopyRates::in_with_out));
+  table.bytes("disk.bytes", false, at(&Cluster::disk, &DiskRates::bytes), least_memory_bytes);
+  table.number("disk.latency_seconds", false, latency,
+               at(&Cluster::disk, &DiskRates::latency_seconds));
+  table.number("disk.write", false, byte_rate, at(&Cluster::disk, &DiskRates::write));
+  table.number("disk.read", false, byte_rate, at(&Cluster::disk, &DiskRates::read));
   table.truth("disk.half_duplex", at(&Cluster::disk, &DiskRates::half_duplex));
-  table.bytes("host.memory", false, at(&Cluster::host, &HostFacts::memory_bytes));
-  table.number("host.bytes_per_second", false, at(&Cluster::host, &HostFacts::bytes_per_second));
+  table.bytes("host.memory", false, at(&Cluster::host, &HostFacts::memory_bytes),
+              least_memory_bytes);
+  table.number("host.bytes_per_second", false, byte_rate,
+               at(&Cluster::host, &HostFacts::bytes_per_second));
   table.number("host.communication_seconds_per_byte", false,
                at(&Cluster::host, &HostFacts::communication_seconds_per_byte), true);
   add_software_keys(table);

@@ -34,6 +34,26 @@ double ring_seconds(double bytes, std::int64_t members, const Link& link) {
          steps / static_cast<double>(members) * link.curve.seconds(bytes);
 }
 
+// One of those that a collective consists of.
+struct Ring {
+  double bytes = 0;  // of the buffer that goes round
+  std::int64_t members = 0;
+  const Link* link = nullptr;
+  bool between_nodes = false;
+};
+
+// `group` outlives them.
+std::vector<Ring> rings_of(std::int64_t bytes, std::int64_t members, const GroupLink& group) {
+  if (members < 2) return {};
+  const std::int64_t on_node = group.members_on_node;
+  expect(members % on_node == 0, "two levels have equally many members on each node");
+  const auto whole = static_cast<double>(bytes);
+  std::vector<Ring> rings = {
+      {whole / static_cast<double>(on_node), members / on_node, &group.link, group.between_nodes}};
+  if (on_node > 1) rings.push_back({whole, on_node, &group.inside, false});
+  return rings;
+}
+
 }  // namespace
 
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
@@ -43,19 +63,21 @@ double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_
 
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
                           const GroupLink& group) {
-  if (members < 2) return 0;
-  const std::int64_t on_node = group.members_on_node;
-  expect(members % on_node == 0, "two levels have equally many members on each node");
-  const double part = static_cast<double>(bytes) / static_cast<double>(on_node);
-  double seconds = ring_seconds(part, members / on_node, group.link);
-  if (on_node > 1) seconds += ring_seconds(static_cast<double>(bytes), on_node, group.inside);
+  double seconds = 0;
+  for (const Ring& ring : rings_of(bytes, members, group))
+    seconds += ring_seconds(ring.bytes, ring.members, *ring.link);
   return phases(kind) * seconds;
 }
 
-double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members) {
-  if (members < 2) return 0;
-  return phases(kind) * static_cast<double>(bytes) * static_cast<double>(members - 1) /
-         static_cast<double>(members);
+LinkTraffic collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                               const GroupLink& group) {
+  LinkTraffic traffic;
+  for (const Ring& ring : rings_of(bytes, members, group)) {
+    const auto steps = static_cast<double>(ring.members - 1);
+    (ring.between_nodes ? traffic.between : traffic.inside) +=
+        phases(kind) * steps * ring.bytes / static_cast<double>(ring.members);
+  }
+  return traffic;
 }
 
 const GroupLink& StepLinks::of_group(GroupAxis group) const {
@@ -119,6 +141,15 @@ GroupLink GridLinks::stages(int a, int b) const {
   std::vector<std::vector<int>> pairs;
   for (int k = 0; k < size; ++k) pairs.push_back({a * size + k, b * size + k});
   return slowest_link(cluster_, pairs);
+}
+
+GroupLink GridLinks::of_group(GroupAxis axis, const std::vector<int>& members) const {
+  if (axis == GroupAxis::Tensor) return tensor_;
+  if (axis == GroupAxis::Data) return data_;
+  if (axis == GroupAxis::World) return world_;
+  expect(axis == GroupAxis::Tied, "no collective meets in a pipeline");
+  return stages(grid_.coordinates_of(members.front()).pipeline,
+                grid_.coordinates_of(members.back()).pipeline);
 }
 
 StepLinks GridLinks::of_stage(int stage, const std::vector<int>& tied) const {

@@ -17,9 +17,6 @@ namespace garonne::plan {
 // rate is that of the whole buffer, counted as libraries count it: by what passes each link.
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
                           const Link& link);
-// Bytes that each member sends in it.
-double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members);
-
 inline double message_seconds(std::int64_t bytes, const Link& link) {
   const auto sent = static_cast<double>(bytes);
   if (!link.curve.empty()) return link.latency_seconds + link.curve.seconds(sent);
@@ -41,6 +38,16 @@ struct GroupLink {
 // node for the whole buffer, then that of the nodes for the part of one member.
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
                           const GroupLink& group);
+
+// Bytes that a rank sends, by the links that they take.
+struct LinkTraffic {
+  double inside = 0;   // its node
+  double between = 0;  // nodes
+};
+// What each member sends in the rings of collective_seconds(); of one ring over several nodes, the
+// member that sends to the next node.
+LinkTraffic collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                               const GroupLink& group);
 
 // The links of the groups that one rank is in.
 struct StepLinks {
@@ -72,6 +79,8 @@ class GridLinks {
   const GroupLink& world() const { return world_; }
   // Between the ranks of two pipeline stages.
   GroupLink stages(int a, int b) const;
+  // Of a group of ranks along an axis; a pipeline has a link to each stage (InternalError).
+  GroupLink of_group(GroupAxis axis, const std::vector<int>& members) const;
 
   // Of the ranks of a stage; `tied`: the two stages that sum the gradients of tied parameters, or
   // none.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "plan/grid/block_planner.hpp"
@@ -33,10 +34,39 @@ std::string kind_of_stage(const Setup& setup) {
   return text;
 }
 
+plan::GridPins pins_of(const GridSearchWish& wish) {
+  const RunConfig& config = wish.config;
+  plan::GridPins pins;
+  const auto pin = [&](const char* key, auto& pinned, const auto& value) {
+    using Value = typename std::remove_reference_t<decltype(pinned)>::value_type;
+    if (wish.pinned.contains(key)) pinned = static_cast<Value>(value);
+  };
+  pin("grid.data", pins.data, config.grid.data);
+  pin("grid.pipeline", pins.pipeline, config.grid.pipeline);
+  pin("grid.tensor", pins.tensor, config.grid.tensor);
+  pin("grid.sequence_parallel", pins.sequence_parallel, config.grid.sequence_parallel);
+  pin("grid.schedule", pins.schedule, config.grid.schedule);
+  // 0 leaves them to the schedule.
+  if (config.grid.chunks > 0) pin("grid.chunks", pins.chunks, config.grid.chunks);
+  pin("grid.zero", pins.zero, config.grid.zero);
+  pin("grid.bucket", pins.bucket_bytes, config.grid.bucket);
+  pin("train.micro_batch", pins.micro_batch, config.train.micro_batch);
+  return pins;
+}
+
 }  // namespace
 
 plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
   const Setup whole = setup_of(candidate);
+  if (names_plan(whole)) {
+    try {
+      return plan_by_node(candidate);
+    } catch (const PlanError& error) {
+      plan::GridOutcome outcome;
+      outcome.needed_bytes = error.needed_bytes();
+      return outcome;
+    }
+  }
   const plan::GridLinks links(wish_.cluster, whole.grid);
   const int stages = candidate.shape.pipeline;
   programs_.assign(static_cast<std::size_t>(stages), {});
@@ -140,6 +170,14 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
   outcome.parts = std::move(parts.parts);
 }
 
+bool names_plan(const Setup& setup) {
+  return setup.config.memory.plan != "auto";
+}
+
+bool may_leave_device(const Setup& setup) {
+  return names_plan(setup) && !setup.below.empty();
+}
+
 Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
                      std::int64_t micro_batch) {
   plan::GridCandidate candidate;
@@ -169,6 +207,7 @@ plan::GridLimits limits_of(const GridSearchWish& wish, const Setup& model) {
   limits.blocks = model.model.graph.blocks();
   limits.most_tensor = wish.most_tensor > 0 ? wish.most_tensor : wish.cluster.devices_per_node;
   limits.least_bucket_bytes = wish.config.grid.bucket;
+  limits.pins = pins_of(wish);
   return limits;
 }
 

@@ -23,8 +23,8 @@ class CandidatePlanner {
   // Whether all seconds of nodes of the candidate before were measured.
   bool measured() const { return measured_; }
 
-  // By blocks; an equal candidate gets an equal answer. Throws ConfigError where it cannot be
-  // planned.
+  // By blocks, or by memory.plan where that names a way; an equal candidate gets an equal answer.
+  // Throws ConfigError where it cannot be planned.
   plan::GridOutcome plan(const plan::GridCandidate& candidate);
   // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
   // the smallest budget of the candidate.
@@ -44,6 +44,11 @@ class CandidatePlanner {
   std::exception_ptr failure_;
   bool measured_ = false;
 };
+
+// Whether memory.plan of a setup names how grids are planned.
+bool names_plan(const Setup& setup);
+// Whether it does, and may have something below the device: bytes of estimates bound nothing then.
+bool may_leave_device(const Setup& setup);
 
 // Of the model alone, on one data rank and in one stage. Throws ConfigError.
 Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,

@@ -41,6 +41,21 @@ std::string describe_efficiency(const plan::Cluster& cluster) {
                      cluster.efficiency);
 }
 
+std::string note_of_processor(const RunConfig& config, const plan::Cluster& cluster) {
+  constexpr double no_processors = 1e12;  // bytes a second
+  const bool is_one = config.run.device == "cuda" || cluster.bytes_per_second >= no_processors;
+  if (cluster.device.is_gpu() || !is_one) return "";
+  return fmt::format(
+      "note: the file of {} has no device.kind = \"cuda\" (version 2 of cluster files): workspaces "
+      "of\n  libraries, launches and what contexts and NCCL take of a GPU's memory are not "
+      "counted\n",
+      cluster.name);
+}
+
+std::string source_of(const plan::Cluster& cluster) {
+  return cluster.source.empty() ? "the figures of " + cluster.name : cluster.source;
+}
+
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole) {
   const Precision precision = whole.declaration.precision;
   plan::ModelGraph& graph = whole.model.graph;

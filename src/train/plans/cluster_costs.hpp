@@ -21,6 +21,12 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 // share of the device's rate. Empty where it has them by their sizes.
 std::string describe_efficiency(const plan::Cluster& cluster);
 
+// A line where a cluster file describes a GPU as if it were a processor, as those of version 1 do:
+// by run.device, or by memory that no processor has. Empty elsewhere.
+std::string note_of_processor(const RunConfig& config, const plan::Cluster& cluster);
+// The figures of the cluster's seconds, for people.
+std::string source_of(const plan::Cluster& cluster);
+
 // Puts the cluster's rates into the nodes and the step, measured costs over them where `costs` has
 // them, and the links of rank 0's groups into what communicates. True when all nodes were measured.
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);

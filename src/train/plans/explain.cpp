@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -87,9 +90,8 @@ std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t
       floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, wanted, Effort::All);
   const std::int64_t least = choice.minimum_budget_bytes;
   const std::int64_t most = std::max(fastest.prediction.peak_bytes + fastest.reserved_bytes, least);
-  std::string text =
-      fmt::format("what other budgets cost\n  {:>12}  {:<{}}{:>12}{:>10}  {}\n", "budget", "plan",
-                  name_width(setup), "step", "added", "each MiB more saves");
+  std::vector<std::string> plans;
+  std::vector<std::array<std::string, 2>> rows;  // before the plan and after it
   double before_seconds = 0;
   std::int64_t before_bytes = 0;
   for (int k = 0; k <= steps_of_curve; ++k) {
@@ -108,13 +110,19 @@ std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t
     const bool here =
         budget_bytes >= budget &&
         (k == steps_of_curve || budget_bytes < budget + (most - least) / steps_of_curve);
-    text += fmt::format("  {:>12}  {:<{}}{:>9.1f} ms{:>8.1f} %  {:<14}{}\n", format_bytes(budget),
-                        other.program.name, name_width(setup), 1e3 * seconds,
-                        100 * (seconds / fastest.prediction.seconds - 1), gain,
-                        here ? "<- your budget is from here on" : "");
+    plans.push_back(other.program.name);
+    rows.push_back(
+        {format_bytes(budget), fmt::format("{:>9.1f} ms{:>8.1f} %  {:<14}{}", 1e3 * seconds,
+                                           100 * (seconds / fastest.prediction.seconds - 1), gain,
+                                           here ? "<- your budget is from here on" : "")});
     before_seconds = seconds;
     before_bytes = budget;
   }
+  const int width = name_width(plans);
+  std::string text = fmt::format("what other budgets cost\n  {:>12}  {:<{}}{:>12}{:>10}  {}\n",
+                                 "budget", "plan", width, "step", "added", "each MiB more saves");
+  for (std::size_t k = 0; k < rows.size(); ++k)
+    text += fmt::format("  {:>12}  {:<{}}{}\n", rows[k][0], plans[k], width, rows[k][1]);
   return text;
 }
 

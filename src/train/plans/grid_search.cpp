@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/key_limits.hpp"
 #include "train/plans/candidate_planner.hpp"
 
 namespace garonne::train {
@@ -37,10 +38,21 @@ constexpr Rate rates[] = {
     {"the host's issue of kernels",
      [](double factor, plan::Cluster& cluster) { cluster.issue_seconds /= factor; }}};
 
+// For who estimates candidates. What goes below the device leaves bytes there, and what is updated
+// there takes the device no time.
+plan::GridEstimator estimator_of(const GridSearchWish& wish, const Setup& model) {
+  plan::StepShape step = model.step;
+  if (!may_leave_device(model)) return {wish.cluster, wish.budget_bytes, step, blocks_of(wish)};
+  step.update_seconds_per_element = 0;
+  step.sums_seconds_per_element = 0;
+  step.kernels.issue = 0;
+  return {wish.cluster, most_key_bytes, step, blocks_of(wish)};
+}
+
 std::vector<double> estimates_of(const GridSearchWish& wish, const plan::GridSearch& search,
                                  std::int64_t micro_batch) {
   const Setup model = setup_of_model(wish, 1, false, micro_batch);
-  plan::GridEstimator estimator(wish.cluster, wish.budget_bytes, model.step, blocks_of(wish));
+  plan::GridEstimator estimator = estimator_of(wish, model);
   std::vector<double> seconds;
   for (const plan::RankedGrid& grid : search.best)
     seconds.push_back(estimator.estimate(grid.candidate).seconds);
@@ -66,6 +78,13 @@ std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::
   return found;
 }
 
+[[noreturn]] void refuse_pins(const GridSearchWish& wish) {
+  throw ConfigError("--ranks", fmt::format("{}", wish.ranks),
+                    fmt::format("no grid of so many ranks has {}, which were given; leave one out "
+                                "for the search to find",
+                                describe_pins(wish)));
+}
+
 [[noreturn]] void refuse_ranks(int ranks, const std::vector<plan::UnplannedGrid>& unplanned) {
   std::string reason = "no grid of so many ranks can be planned";
   if (!unplanned.empty()) {
@@ -76,6 +95,20 @@ std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::
 }
 
 }  // namespace
+
+const std::vector<std::string>& searched_keys() {
+  static const std::vector<std::string> keys = {
+      "grid.data",   "grid.pipeline", "grid.tensor", "grid.sequence_parallel", "grid.schedule",
+      "grid.chunks", "grid.zero",     "grid.bucket", "train.micro_batch"};
+  return keys;
+}
+
+std::string describe_pins(const GridSearchWish& wish) {
+  std::string text;
+  for (const auto& [key, value] : wish.pinned)
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
+  return text;
+}
 
 RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate) {
   RunConfig result = config;
@@ -110,11 +143,11 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
   const Setup model = setup_of_model(wish, 1, false, 1);
   const plan::GridLimits limits = limits_of(wish, model);
   const auto candidates = plan::grid_candidates(limits, wish.cluster);
+  if (candidates.empty() && !wish.pinned.empty()) refuse_pins(wish);
   const auto search_within = [&](const GridSearchWish& within, CandidatePlanner& planner) {
-    plan::GridEstimator estimator(within.cluster, within.budget_bytes, model.step,
-                                  blocks_of(within));
+    plan::GridEstimator estimator = estimator_of(within, model);
     return plan::search_grids(
-        candidates, estimator, within.budget_bytes,
+        candidates, estimator, may_leave_device(model) ? most_key_bytes : within.budget_bytes,
         [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); },
         within.options);
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,8 +16,14 @@
 
 namespace garonne::train {
 
+// The keys of a configuration that a search gives values.
+const std::vector<std::string>& searched_keys();
+
 struct GridSearchWish {
   RunConfig config;  // its grid and micro-batch are what is looked for
+  // But for these of searched_keys(), which stay as the configuration has them; with their values
+  // for people.
+  std::map<std::string, std::string> pinned;
   DataFacts facts;
   int threads = 1;  // of a rank
   int ranks = 1;
@@ -45,8 +52,13 @@ struct GridSearchAnswer {
   std::vector<OtherRate> other_rates;
 };
 
-// Throws ConfigError where no candidate can be had at all, PlanError where none fits.
+// Each grid is planned by memory.plan of the configuration where it is not "auto", as plan_grid()
+// does, and by blocks that run again on "auto". Throws ConfigError where no candidate can be had at
+// all, PlanError where none fits.
 GridSearchAnswer search_grids(const GridSearchWish& wish);
+
+// "grid.tensor = 4, grid.zero = 3"; empty where nothing is pinned.
+std::string describe_pins(const GridSearchWish& wish);
 
 // The configuration with the keys of a candidate.
 RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate);

@@ -8,6 +8,7 @@
 #include "train/plans/grid_search.hpp"
 #include "train/plans/step_parts.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/planning.hpp"
 
@@ -104,6 +105,26 @@ std::string this_machine_lines(const GridSearchWish& wish) {
       counted(Cores::of_this_process().of_node, "core"), counted(wish.threads, "thread")));
 }
 
+// As make_setup() understands it.
+std::string plan_of(const RunConfig& config) {
+  return config.memory.plan == "auto" ? widest_plan(config) : config.memory.plan;
+}
+
+// By what the grids were planned.
+std::string planning_line(const RunConfig& config) {
+  const std::string plan = plan_of(config);
+  if (plan != "auto") {
+    return fmt::format(
+        "each grid is planned by memory.plan = {}, as `garonne plan` with the keys below does",
+        plan);
+  }
+  const bool below = config.memory.host_budget != 0 || !config.memory.disk.empty();
+  return fmt::format(
+      "these seconds run whole blocks again where memory asks for it{}; `garonne plan` with the "
+      "keys below chooses single nodes{} and may be faster",
+      below ? " and leave nothing to the host or a disk" : "", below ? ", uses these," : "");
+}
+
 // What the grids are, and how fast.
 std::string speed_table(const GridSearchWish& wish, const GridSearchAnswer& answer) {
   std::string text = fmt::format(
@@ -163,6 +184,8 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
       "{} on {}: nodes of {}, {} a rank; global batch {}, {}", counted(wish.ranks, "rank"),
       wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
       wish.config.train.global_batch, describe_numbers(wish.config)));
+  if (!wish.pinned.empty())
+    text += in_lines(fmt::format("given, not searched for: {}", describe_pins(wish)));
   if (wish.on_this_machine) text += this_machine_lines(wish);
   text += speed_table(wish, answer);
   text += time_table(search.best);
@@ -174,11 +197,9 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   text += overlap_notes(search);
   text += unplanned_lines(search.unplanned);
   text += in_lines(fmt::format(
-      "seconds: {}{}", answer.measured ? "measured costs of this machine" : wish.cluster.source,
+      "seconds: {}{}", answer.measured ? "measured costs of this machine" : source_of(wish.cluster),
       wish.on_this_machine ? "" : describe_efficiency(wish.cluster)));
-  text += in_lines(
-      "these seconds run whole blocks again where memory asks for it; `garonne plan` with the keys "
-      "below chooses single nodes and may be faster");
+  text += in_lines(planning_line(wish.config));
   text += keys_of(search.best.front().candidate);
   return text;
 }
@@ -242,6 +263,8 @@ nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswe
                                  {"planned", search.planned},
                                  {"unplanned", std::move(unplanned)},
                                  {"proven", search.proven},
+                                 {"plan", plan_of(wish.config)},
+                                 {"pinned", wish.pinned},
                                  {"grids", std::move(grids)}};
   if (wish.tolerance > 0) json["other_rates"] = std::move(other_rates);
   return json;

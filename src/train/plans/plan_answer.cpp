@@ -89,12 +89,15 @@ ordered_json stages_json(const GridPlan& plan) {
 std::string format_stages(const PlanAnswer& answer) {
   const GridPlan& plan = answer.plan;
   if (plan.stages.size() == 1) return "";
+  std::vector<std::string> names;
+  for (const StagePlan& stage : plan.stages) names.push_back(stage.choice.program.name);
+  const int width = name_width(names);
   std::string text;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const auto& nodes = stage.setup.model.graph.nodes;
-    text += fmt::format("stage {:<3} {:<10} peak {:>11}  {:>9.2f} M parameters {} to {}{}\n", s,
-                        stage.choice.program.name, format_bytes(stage.prediction.peak_bytes),
+    text += fmt::format("stage {:<3} {:<{}} peak {:>11}  {:>9.2f} M parameters {} to {}{}\n", s,
+                        stage.choice.program.name, width, format_bytes(stage.prediction.peak_bytes),
                         static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6,
                         nodes.front().name,
                         nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
@@ -113,6 +116,9 @@ std::string format_stages(const PlanAnswer& answer) {
 }
 
 std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
+  std::vector<std::string> names;
+  for (const auto& candidate : choice.candidates) names.push_back(candidate.name);
+  const int width = name_width(names);
   std::string text;
   if (answer.plan.stages.size() > 1) {
     text += fmt::format("plans of stage {} alone{}:\n", answer.plan.largest,
@@ -120,8 +126,8 @@ std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
   }
   for (const auto& candidate : choice.candidates) {
     text += fmt::format(
-        "plan {:<{}} peak {:>14} B ({}){}{}\n", candidate.name, name_width(answer.whole),
-        candidate.peak_bytes, format_bytes(candidate.peak_bytes),
+        "plan {:<{}} peak {:>14} B ({}){}{}\n", candidate.name, width, candidate.peak_bytes,
+        format_bytes(candidate.peak_bytes),
         knows_seconds(answer) ? fmt::format("  {:.1f} ms a step", 1e3 * candidate.seconds) : "",
         candidate.name == choice.program.name ? "  <- chosen" : "");
   }

@@ -183,7 +183,7 @@ Saving agree_on_saving(const Setup& setup, const Choice& choice, const plan::Pro
 
 std::string describe_saving(const Saving& saving) {
   if (saving.asynchronous) {
-    return fmt::format("saving    beside training, from a copy of {} a rank {}\n",
+    return fmt::format("saving    beside training, from a saved copy of {} a rank {}\n",
                        format_bytes(saving.largest_copy_bytes),
                        saving.on_host ? "in the memory of the host" : "within the budget");
   }

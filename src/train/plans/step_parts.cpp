@@ -57,8 +57,7 @@ StepPartsOfStages::StepPartsOfStages(const std::vector<plan::Program>& programs,
 StepPartsOfStages::Computing StepPartsOfStages::add_stage(const plan::Program& program, int stage,
                                                           const plan::GridLinks* links) {
   Computing computing;
-  double inside = 0;
-  double between = 0;
+  plan::LinkTraffic sent;
   std::map<int, bool> leaves_to;  // by stage
   for (const auto& instruction : program.instructions) {
     if (plan::is_local_work(instruction)) {
@@ -67,23 +66,22 @@ StepPartsOfStages::Computing StepPartsOfStages::add_stage(const plan::Program& p
     }
     if (!instruction.channel || instruction.operation == plan::Operation::Receive) continue;
     const plan::Channel& channel = *instruction.channel;
-    double bytes = static_cast<double>(channel.bytes);
-    bool leaves = links != nullptr && links->world().between_nodes;
     if (instruction.operation == plan::Operation::Send) {
       const auto [known, fresh] = leaves_to.try_emplace(channel.peer, false);
       if (fresh && links != nullptr)
         known->second = links->stages(stage, channel.peer).between_nodes;
-      leaves = known->second;
-    } else {
-      bytes = plan::collective_traffic(channel.kind, channel.bytes,
-                                       static_cast<std::int64_t>(channel.members.size()));
-      if (channel.group == plan::GroupAxis::Tensor) leaves = tensor_leaves_;
-      if (channel.group == plan::GroupAxis::Data) leaves = data_leaves_;
+      (known->second ? sent.between : sent.inside) += static_cast<double>(channel.bytes);
+      continue;
     }
-    (leaves ? between : inside) += bytes;
+    const plan::GroupLink group =
+        links != nullptr ? links->of_group(channel.group, channel.members) : plan::GroupLink();
+    const plan::LinkTraffic traffic = plan::collective_traffic(
+        channel.kind, channel.bytes, static_cast<std::int64_t>(channel.members.size()), group);
+    sent.inside += traffic.inside;
+    sent.between += traffic.between;
   }
-  inside_traffic_ = std::max(inside_traffic_, inside);
-  between_traffic_ = std::max(between_traffic_, between);
+  inside_traffic_ = std::max(inside_traffic_, sent.inside);
+  between_traffic_ = std::max(between_traffic_, sent.between);
   return computing;
 }
 

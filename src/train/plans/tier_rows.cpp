@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/bytes.hpp"
 #include "base/key_limits.hpp"
 #include "plan/program/live_bytes.hpp"
@@ -36,16 +38,16 @@ std::string format_tier_rows(const std::vector<TierRow>& rows) {
       text += '\n';
     };
     if (row.peak_bytes > 0) line(name, row.peak_bytes);
-    if (row.saved_copy_bytes > 0) line(name + " copy", row.saved_copy_bytes);
+    if (row.saved_copy_bytes > 0) line("saved copy", row.saved_copy_bytes);
     if (row.budget_bytes > 0) line(name + " budget", row.budget_bytes);
   }
   return text;
 }
 
-int name_width(const Setup& setup) {
-  constexpr int plain = 10;
-  constexpr int with_offload = 28;
-  return setup.below.empty() ? plain : with_offload;
+int name_width(const std::vector<std::string>& names) {
+  std::size_t width = 10;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  return static_cast<int>(width);
 }
 
 CopyTraffic copy_traffic(const plan::Program& program) {
@@ -60,6 +62,7 @@ CopyTraffic copy_traffic(const plan::Program& program) {
     const bool comes_back = to.tier == Tier::Device;
     (comes_back ? traffic.in_seconds : traffic.out_seconds) += instruction.seconds;
     if (from.tier == Tier::Device) traffic.out_bytes += from.bytes;
+    if (to.tier == Tier::Disk) traffic.disk_bytes += to.bytes;
     if (comes_back) traffic.in_bytes += to.bytes;
   }
   return traffic;
@@ -83,9 +86,9 @@ std::string format_copy_traffic(const plan::Program& program, double seconds) {
   std::string text = fmt::format("  {} leave the device and {} come back a step",
                                  format_bytes(traffic.out_bytes), format_bytes(traffic.in_bytes));
   constexpr double day = 86400;
-  if (seconds > 0) {
-    text += fmt::format("; {:.2f} TB a day are written",
-                        static_cast<double>(traffic.out_bytes) / 1e12 / seconds * day);
+  if (seconds > 0 && traffic.disk_bytes > 0) {
+    text += fmt::format("; {:.2f} TB a day are written to disk",
+                        static_cast<double>(traffic.disk_bytes) / 1e12 / seconds * day);
   }
   return text + "\n";
 }

@@ -9,7 +9,6 @@
 #include "base/device.hpp"
 #include "plan/program/program.hpp"
 #include "plan/program/replay.hpp"
-#include "train/setup/planning.hpp"
 
 namespace garonne::train {
 
@@ -26,13 +25,15 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
 // To stand below format_memory_table(); empty where there are none.
 std::string format_tier_rows(const std::vector<TierRow>& rows);
 
-// Characters that tables have for names of plans.
-int name_width(const Setup& setup);
+// Characters that a table has for names of plans: those of the longest, and no fewer than short
+// tables look well with.
+int name_width(const std::vector<std::string>& names);
 
 // What a step moves between the device and the tiers below it.
 struct CopyTraffic {
   std::int64_t out_bytes = 0;
   std::int64_t in_bytes = 0;
+  std::int64_t disk_bytes = 0;  // that are written there
   // Of all lanes, as planned.
   double out_seconds = 0;
   double in_seconds = 0;

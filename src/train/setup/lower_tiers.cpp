@@ -248,7 +248,7 @@ void use_host_of(const plan::Cluster& cluster, Setup& setup) {
   }
   if (cluster.host.memory_bytes == 0) return;
   const AvailableMemory each{cluster.host.memory_bytes / cluster.devices_per_node,
-                             "host.memory_bytes of " + cluster.name};
+                             "host.memory of " + cluster.name};
   host->second.budget_bytes = host_budget(setup.config, each, 0);
 }
 

@@ -57,6 +57,62 @@ TEST(GridCandidates, AreWhatDividesAndNothingTwice) {
   EXPECT_TRUE(grid_candidates(limits(7, 16), small_cluster()).empty());
 }
 
+TEST(GridCandidates, ArePinnedInPart) {
+  GridLimits pinned = limits(16, 32);
+  pinned.pins.tensor = 8;  // above most_tensor
+  pinned.pins.zero = 1;
+  pinned.pins.micro_batch = 2;
+  pinned.pins.bucket_bytes = 12345;
+  const auto candidates = grid_candidates(pinned, small_cluster());
+  ASSERT_FALSE(candidates.empty());
+  for (const auto& candidate : candidates) {
+    EXPECT_EQ(candidate.shape.tensor, 8);
+    EXPECT_EQ(candidate.zero, 1);
+    EXPECT_EQ(candidate.micro_batch, 2);
+    EXPECT_EQ(candidate.bucket_bytes, 12345);
+    EXPECT_EQ(candidate.shape.data, 2);  // ZeRO wants data ranks
+  }
+  // What is pinned takes away, and nothing else changes.
+  GridLimits open = limits(8, 16);
+  const auto all = grid_candidates(open, small_cluster());
+  open.pins.pipeline = 2;
+  open.pins.schedule = "1f1b";
+  open.pins.sequence_parallel = false;
+  std::vector<GridCandidate> expected;
+  for (const auto& candidate : all) {
+    if (candidate.shape.pipeline == 2 && candidate.schedule == "1f1b" &&
+        !candidate.sequence_parallel)
+      expected.push_back(candidate);
+  }
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(grid_candidates(open, small_cluster()), expected);
+  // Chunks are of schedules that leave them open, on several stages; other numbers than are tried
+  // otherwise will do.
+  GridLimits chunks = limits(8, 16);
+  chunks.pins.chunks = 3;
+  const auto chunked = grid_candidates(chunks, small_cluster());
+  ASSERT_FALSE(chunked.empty());
+  for (const auto& candidate : chunked) {
+    EXPECT_EQ(candidate.schedule, "interleaved");
+    EXPECT_EQ(candidate.chunks, 3);
+    EXPECT_GT(candidate.shape.pipeline, 1);
+  }
+  // A schedule says nothing of one stage.
+  GridLimits schedule = limits(2, 16);
+  schedule.pins.schedule = "zb-h1";
+  std::set<int> stages;
+  for (const auto& candidate : grid_candidates(schedule, small_cluster())) {
+    stages.insert(candidate.shape.pipeline);
+    if (candidate.shape.pipeline > 1) {
+      EXPECT_EQ(candidate.schedule, "zb-h1");
+    }
+  }
+  EXPECT_EQ(stages, (std::set<int>{1, 2}));
+  GridLimits none = limits(8, 16);
+  none.pins.micro_batch = 3;
+  EXPECT_TRUE(grid_candidates(none, small_cluster()).empty());
+}
+
 // grid.bucket = 0 is a bucket for each parameter, from which larger ones grow all the same.
 TEST(GridCandidates, BucketsGrowFromNothingToo) {
   GridLimits none = limits(8, 16);

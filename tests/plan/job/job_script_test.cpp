@@ -18,6 +18,7 @@ JobScript job_of(std::int64_t ranks, std::int64_t ranks_on_node) {
   job.run_file = "/home/user/it's here/run.toml";
   job.options = {"--grid.data", "2", "--data.path", "a b"};
   job.garonne = "/opt/garonne/bin/garonne";
+  job.folder = "/home/user/it's here";
   job.ranks = ranks;
   job.ranks_on_node = ranks_on_node;
   job.threads = 7;
@@ -58,6 +59,29 @@ TEST(JobScript, NamesThatAreNoWordsAreQuotedOrRefused) {
   job = job_of(1, 1);
   job.name = "../a b\n#SBATCH";
   EXPECT_THAT(to_sbatch(job), HasSubstr("#SBATCH --job-name=.._a_b__SBATCH\n"));
+}
+
+TEST(JobScript, BeginsWhereItWasPlanned) {
+  const std::string text = to_sbatch(job_of(1, 1));
+  EXPECT_THAT(text, HasSubstr("\nplanned_in='/home/user/it'\\''s here'\n"
+                              "cd \"${RUN_FROM:-$planned_in}\"\n"));
+  EXPECT_THAT(text, Not(HasSubstr("SLURM_SUBMIT_DIR")));
+}
+
+TEST(JobScript, SaysHowManyStartsItTakes) {
+  JobScript job = job_of(1, 1);
+  EXPECT_EQ(job_starts(job), 0);  // nothing is known
+  job.step_seconds = 1;
+  job.steps = 4 * 3600;  // five hours with a quarter
+  EXPECT_EQ(job_starts(job), 1);
+  EXPECT_THAT(to_sbatch(job), Not(HasSubstr("starts of so long")));
+  job.minutes = 60;  // of which the last three and two seconds are for the end
+  EXPECT_EQ(job_starts(job), 6);
+  EXPECT_THAT(to_sbatch(job), HasSubstr("# As it was asked for; all steps take about 6 starts"));
+  EXPECT_THAT(to_sbatch(job), HasSubstr("most_starts=50\n"));
+  job.minutes = 10;  // seven of them train
+  EXPECT_EQ(job_starts(job), 44);
+  EXPECT_THAT(to_sbatch(job), HasSubstr("most_starts=88\n"));
 }
 
 TEST(JobScript, TimeIsThatOfTheStepsWithinTheSites) {

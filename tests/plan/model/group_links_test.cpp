@@ -29,8 +29,10 @@ TEST(GroupLinks, CollectivesCostWhatARingDoes) {
   EXPECT_DOUBLE_EQ(collective_seconds("all-reduce", 80'000'000, 8, link), 14 * 0.010001);
   EXPECT_EQ(collective_seconds("all-reduce", 80'000'000, 1, link), 0);
   EXPECT_DOUBLE_EQ(message_seconds(3'000'000, link), 0.003001);
-  EXPECT_DOUBLE_EQ(collective_traffic("all-reduce", 80, 4), 120);
-  EXPECT_DOUBLE_EQ(collective_traffic("all-gather", 80, 4), 60);
+  EXPECT_DOUBLE_EQ(collective_traffic("all-reduce", 80, 4, {link}).inside, 120);
+  EXPECT_DOUBLE_EQ(collective_traffic("all-gather", 80, 4, {link}).inside, 60);
+  EXPECT_EQ(collective_traffic("all-gather", 80, 4, {link}).between, 0);
+  EXPECT_EQ(collective_traffic("all-gather", 80, 1, {link}).inside, 0);
 }
 
 TEST(GroupLinks, ACurveSaysWhatSizesReach) {
@@ -150,6 +152,41 @@ TEST(GroupLinks, SumsOfSeveralNodesGoWithinThemFirst) {
   // Eight nodes: seven times 10 MB, 0.2 ms.
   EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 64), inside + 7 * 0.205e-3);
   EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-reduce", 64), 2 * (inside + 7 * 0.205e-3));
+}
+
+// Two nodes of four, 80 bytes: inside three parts of 20 go to a neighbour; between nodes each rank
+// has 20 bytes and its partner wants half of them.
+TEST(GroupLinks, BytesAreSentOverTheLinksThatTakeTheSeconds) {
+  Cluster cluster = nodes_of_four(false);
+  cluster.two_level_collectives = true;
+  const GridLinks links(cluster, Grid({8, 1, 1}));
+  const LinkTraffic gathered = collective_traffic("all-gather", 80, 8, links.data());
+  EXPECT_DOUBLE_EQ(gathered.inside, 3 * 20);
+  EXPECT_DOUBLE_EQ(gathered.between, 10);
+  const LinkTraffic summed = collective_traffic("all-reduce", 80, 8, links.data());
+  EXPECT_DOUBLE_EQ(summed.inside, 2 * 3 * 20);
+  EXPECT_DOUBLE_EQ(summed.between, 2 * 10);
+  // On one level a ring of all eight leaves the node with seven eighths.
+  cluster.two_level_collectives = false;
+  const GridLinks ring(cluster, Grid({8, 1, 1}));
+  EXPECT_EQ(collective_traffic("all-gather", 80, 8, ring.data()).inside, 0);
+  EXPECT_DOUBLE_EQ(collective_traffic("all-gather", 80, 8, ring.data()).between, 70);
+  EXPECT_DOUBLE_EQ(collective_traffic("all-gather", 80, 4, GroupLink{cluster.inside_node}).inside,
+                   60);
+}
+
+TEST(GroupLinks, GroupsOfAnAxisHaveItsLinks) {
+  // Nodes {0..3} and {4..7}: stages apart, tensor and data within.
+  const GridLinks links(nodes_of_four(false), Grid({2, 2, 2}));
+  EXPECT_FALSE(links.of_group(GroupAxis::Tensor, {0, 1}).between_nodes);
+  EXPECT_FALSE(links.of_group(GroupAxis::Data, {0, 2}).between_nodes);
+  EXPECT_TRUE(links.of_group(GroupAxis::Tied, {0, 4}).between_nodes);
+  EXPECT_TRUE(links.of_group(GroupAxis::World, {}).between_nodes);
+  EXPECT_THROW(links.of_group(GroupAxis::Pipeline, {0, 4}), InternalError);
+  // Both stages on one node: their tied parameters do not leave it, though the world does.
+  const GridLinks near(nodes_of_four(false), Grid({1, 4, 2}));
+  EXPECT_FALSE(near.of_group(GroupAxis::Tied, {0, 2}).between_nodes);
+  EXPECT_TRUE(near.of_group(GroupAxis::Tied, {0, 6}).between_nodes);
 }
 
 TEST(GroupLinks, GpusOfANodeShareItsPort) {

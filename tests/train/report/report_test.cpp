@@ -105,7 +105,7 @@ TEST(ReportProgram, ShowsTiersBelowTheDeviceOnlyWhereSomethingIsThere) {
             "  disk                       256 B        256 B\n");
   EXPECT_EQ(format_tier_rows(tier_rows(rank.program, rank.prediction, 96)),
             "  host                       192 B        192 B   50.0 % of the host's\n"
-            "  host copy                   96 B         96 B   25.0 % of the host's\n"
+            "  saved copy                  96 B         96 B   25.0 % of the host's\n"
             "  host budget                384 B        384 B  100.0 % of the host's\n"
             "  disk                       256 B        256 B\n");
   const RankProgram plain = copying_rank(false);
