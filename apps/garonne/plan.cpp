@@ -386,10 +386,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
                    "write the Program there; ranks with equal Programs share a file")
       ->type_name("DIR");
   command
-      ->add_option("--fields", options->fields,
-                   "plan for fields of these sizes, whose files need not be there: channels, "
-                   "points along each axis, and the grid where it is no box (periodic, "
-                   "equiangular, equiangular-midpoints or legendre-gauss), as 73x721x1440:equiangular")
+      ->add_option(
+          "--fields", options->fields,
+          "plan for fields of these sizes, whose files need not be there: channels, "
+          "points along each axis, and the grid where it is no box (periodic, equiangular, "
+          "equiangular-midpoints or legendre-gauss), as 73x721x1440:equiangular")
       ->type_name("SIZES");
   command
       ->add_option("--sweep", options->sweep,

@@ -270,9 +270,8 @@ void note_overlaps(FieldIndex& index) {
       if (++overlaps == 1) {
         index.notes.push_back(
             fmt::format("{} begins at {}, before {} ends at {}: {} of it are read as a run of "
-                        "their own, beside "
-                        "those of the other file. Where the files should go on from each other, "
-                        "cut one of them",
+                        "their own, beside those of the other file. Where the files should go on "
+                        "from each other, cut one of them",
                         file.path(), format_time(file.times.front(), file.calendar), widest->path(),
                         format_time(widest->times.back(), widest->calendar),
                         counted(after - file.times.begin(), "frame")));
