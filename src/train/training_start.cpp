@@ -121,11 +121,18 @@ void TrainingRun::prepare() {
   });
   session_.agree([&] {
     expect_same_tokenizer(start_, *workload_, config_.data.path);
-    if (!start_.checkpoint.empty()) workload_->expect_like(start_.manifest.data, start_.checkpoint);
+    if (!start_.checkpoint.empty())
+      workload_->expect_like(start_.manifest.data, start_.checkpoint, config_.data.path);
     if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
     initial_ = initial_point(options_.init_from);
     expect_same_tokenizer(initial_, *workload_, config_.data.path);
-    workload_->expect_like(initial_.manifest.data, initial_.checkpoint);
+    // Another region, or another grid, may be what a model is trained on further for.
+    const std::string difference =
+        workload_->difference_from(initial_.manifest.data, initial_.checkpoint);
+    if (!difference.empty()) {
+      say(fmt::format("note: {} {}, whose model this run begins with\n", config_.data.path,
+                      difference));
+    }
   });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });

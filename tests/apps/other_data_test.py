@@ -92,13 +92,15 @@ class OtherData(FieldsTest, unittest.TestCase):
         for path in (self.folder / "changed/train").glob("*.h5"):
             shift_longitudes(path)
         for arguments in (("train", self.config, "--run.directory", "run-changed", *changed), ("eval", "run-changed"),
-                          ("train", self.config, "--run.directory", "new", *changed, "--init-from", "run-changed"),
                           ("forecast", "run-changed", "--steps", 1, "--output", "no.nc")):
             with self.subTest(arguments):
                 refused = run(*arguments, check=2).stderr
                 for word in ("data.path", "longitude number 0 is -180", "run-changed/checkpoints/step-4"):
                     self.assertIn(word, refused)
         self.assertFalse((self.folder / "no").exists())
+        # Another region may be what a new run is for.
+        begun = self.train("new", *changed, "--init-from", "run-changed", "--train.steps", 1).stdout
+        self.assertRegex(begun, "note: changed/train has another grid: longitude number 0 is -180.*run-changed/checkpoints/step-4")
 
     def test_another_set_is_evaluated(self):
         def skill(*arguments):

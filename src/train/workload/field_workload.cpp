@@ -281,13 +281,14 @@ nlohmann::json FieldWorkload::manifest() const {
           {"target_units", info_.target_units}};
 }
 
-void FieldWorkload::expect_like(const nlohmann::json& data, const std::string& checkpoint) const {
+std::string FieldWorkload::difference_from(const nlohmann::json& data,
+                                           const std::string& checkpoint) const {
   const std::string name = checkpoint + "/manifest.json: data";
   const JsonFile file(data, name, FileOwner::Run);
   // Checkpoints of before have channels alone.
   for (const char* key :
        {"points", "inputs", "targets", "axes", "coordinates", "input_units", "target_units"}) {
-    if (!data.is_object() || !file.root().has(key)) return;
+    if (!data.is_object() || !file.root().has(key)) return {};
   }
   data::FieldDatasetInfo trained_on;
   trained_on.path = checkpoint;
@@ -300,12 +301,7 @@ void FieldWorkload::expect_like(const nlohmann::json& data, const std::string& c
   trained_on.target_units = file.root().key("target_units").texts();
   trained_on.input_units.resize(trained_on.input_channels.size());
   trained_on.target_units.resize(trained_on.target_channels.size());
-  const std::string difference =
-      data::difference_of(data::traits_of(info_), data::traits_of(trained_on));
-  if (!difference.empty()) {
-    throw ConfigError("data.path", info_.path,
-                      difference + ", whose model was trained on such fields");
-  }
+  return data::difference_of(data::traits_of(info_), data::traits_of(trained_on));
 }
 
 dist::Facts FieldWorkload::contents() const {

@@ -32,7 +32,8 @@ class FieldWorkload final : public Workload {
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
   nlohmann::json manifest() const override;
-  void expect_like(const nlohmann::json& data, const std::string& checkpoint) const override;
+  std::string difference_from(const nlohmann::json& data,
+                              const std::string& checkpoint) const override;
   dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
   // Every sample may follow every other: a frame is far larger than what a disk reads at once.

@@ -24,7 +24,7 @@ class FieldsKind final : public WorkloadKind {
   DataFacts facts_of_checkpoint(const RunConfig& config, const Manifest& manifest,
                                 const std::string& checkpoint) const override {
     const FieldWorkload workload(config);
-    workload.expect_like(manifest.data, checkpoint);
+    workload.expect_like(manifest.data, checkpoint, config.data.path);
     return workload.facts();
   }
 

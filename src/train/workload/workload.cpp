@@ -8,6 +8,13 @@
 
 namespace garonne::train {
 
+void Workload::expect_like(const nlohmann::json& data, const std::string& checkpoint,
+                           const std::string& path) const {
+  const std::string difference = difference_from(data, checkpoint);
+  if (!difference.empty())
+    throw ConfigError("data.path", path, difference + ", whose model was trained on such fields");
+}
+
 const WorkloadKind& workload_kind(const std::string& model_kind) {
   switch (nn::model_kind(model_kind).learns_from) {
     case nn::LearnsFrom::Tokens:

@@ -46,12 +46,18 @@ class Workload {
   virtual std::unique_ptr<data::Tokenizer> tokenizer() const { return nullptr; }
   // For the manifest of a checkpoint.
   virtual nlohmann::json manifest() const = 0;
-  // Throws ConfigError (data.path) where a checkpoint was trained on fields that these cannot stand
-  // for; `data` is what its manifest says of them. Tokens are told apart by their tokenizer.
-  virtual void expect_like(const nlohmann::json& data, const std::string& checkpoint) const {
+  // In what the fields that a checkpoint was trained on are others than these, as a sentence
+  // without its subject; empty where in nothing that is known. `data` is what its manifest says of
+  // them. Tokens are told apart by their tokenizer.
+  virtual std::string difference_from(const nlohmann::json& data,
+                                      const std::string& checkpoint) const {
     (void)data;
     (void)checkpoint;
+    return {};
   }
+  // Throws ConfigError (data.path, which is `path`) where there is one.
+  void expect_like(const nlohmann::json& data, const std::string& checkpoint,
+                   const std::string& path) const;
   // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
   // files; throws IoError.
   virtual dist::Facts contents() const = 0;
