@@ -269,9 +269,9 @@ void note_overlaps(FieldIndex& index) {
           std::upper_bound(file.times.begin(), file.times.end(), widest->times.back());
       if (++overlaps == 1) {
         index.notes.push_back(
-            fmt::format("{} begins at {}, before {} ends at {}: {} of it are read as a run of "
-                        "their own, beside those of the other file. Where the files should go on "
-                        "from each other, cut one of them",
+            fmt::format("{} begins at {}, before {} ends at {}: {} of it within the times of "
+                        "the other, and both are read, as runs of their own. Where the files "
+                        "should go on from each other, cut one of them",
                         file.path(), format_time(file.times.front(), file.calendar), widest->path(),
                         format_time(widest->times.back(), widest->calendar),
                         counted(after - file.times.begin(), "frame")));
