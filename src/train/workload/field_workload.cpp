@@ -232,8 +232,11 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
   shape.masked = config.data.missing == "mask";
   shape.noise = config.train.noise;
   shape.members = config.train.members;
-  const bool on_sphere = is_sphere_grid(info.grid) || info.grid == "regional";
-  if (on_sphere && !info.coordinates.empty())
+  // Of a regional grid the axes may be a projection's, in metres.
+  const bool of_degrees =
+      is_sphere_grid(info.grid) ||
+      (info.grid == "regional" && !info.axes.empty() && info.axes[0] == "latitude");
+  if (of_degrees && !info.coordinates.empty())
     shape.area_weights = data::area_weights(info.coordinates.front());
   if (config.train.decode) {
     if (statistics.mode == "none") {

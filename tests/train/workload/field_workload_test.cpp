@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "data/fields/field_files.hpp"
+#include "data/statistics/field_statistics.hpp"
 #include "train/scratch.hpp"
 
 namespace garonne::train {
@@ -41,6 +42,20 @@ std::unique_ptr<BatchStream> open(const FieldWorkload& workload, std::vector<std
                         .micro_batches = {0, 1},
                         .rows = rows,
                         .values = std::move(values)});
+}
+
+TEST(FieldWorkload, WeighsByLatitudesAndNotByMetres) {
+  data::FieldDatasetInfo info;
+  info.input_frames = 1;
+  info.input_channels = info.target_channels = {"t2m"};
+  info.points = {3, 2};
+  info.grid = "regional";
+  info.axes = {"latitude", "longitude"};
+  info.coordinates = {{60, 50, 40}, {0, 10}};
+  EXPECT_EQ(field_shape({}, info, {}).area_weights, data::area_weights({60, 50, 40}));
+  info.axes = {"y", "x"};
+  info.coordinates = {{2e6, 1e6, 0}, {0, 1e6}};
+  EXPECT_TRUE(field_shape({}, info, {}).area_weights.empty());
 }
 
 TEST(FieldWorkload, ServesWhatIsWantedAndReadsNothingElse) {
