@@ -125,14 +125,18 @@ void expect_search_alone(const PlanOptions& options) {
   if (!options.graph_path.empty()) refuse("--graph");
 }
 
-// What is given is within it, too.
+// What is given is within it, too. Processors of a node share its memory: where ranks are fewer,
+// each may have more.
 void check_budget(std::int64_t budget, const plan::Cluster& cluster) {
-  const std::int64_t most = cluster.memory_bytes - cluster.reserved_bytes;
+  const bool shared = !cluster.device.is_gpu();
+  const std::int64_t most =
+      (cluster.memory_bytes - cluster.reserved_bytes) * (shared ? cluster.devices_per_node : 1);
   if (budget <= most) return;
   throw ConfigError(
       "memory.budget", format_bytes(budget),
-      fmt::format("is more than a device of {} has for it: {}, device.memory{}", cluster.name,
-                  format_bytes(most),
+      fmt::format("is more than a {} of {} has for it: {}, {}device.memory{}",
+                  shared ? "node" : "device", cluster.name, format_bytes(most),
+                  shared ? fmt::format("{} times ", cluster.devices_per_node) : "",
                   cluster.reserved_bytes > 0 ? fmt::format(" less the {} of device.reserved",
                                                            format_bytes(cluster.reserved_bytes))
                                              : ""));
