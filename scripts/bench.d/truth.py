@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TRUTH = HERE.parents[1] / "tests" / "truth"
 # Whatever a layout takes is planned; what a device has is compared afterwards.
 ROOM = "4096GiB"
+DEVICE = "4100GiB"  # has it beside what it reserves
 # Nodes of a plan, in all its micro-batches, and of a layer cut over tensor ranks.
 MOST_NODES = 240000
 NODES_A_LAYER = 17
@@ -180,7 +181,7 @@ def plan_of(point, machines, constants, folder):
     changes = changes_of(point, text, constants)
     # Files of the first version have no table for them.
     version = "" if re.search(r"^version *=", text, re.MULTILINE) or not changes else "version = 2\n"
-    cluster.write_text(version + merged(text, changes))
+    cluster.write_text(version + merged(text, {**changes, "device.memory": DEVICE}))
     samples = point["data"] * point["micro_batch"]
     planned = []
     counts = micro_batches_of(point)
