@@ -147,7 +147,9 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         saved = self.folder / "schedule.out"
         self.refused(saved, "simulate", "--schedule", "file", "--file", saved, "--save", saved,
                      words=("is what this command reads",))
-        self.refused(self.folder, *simulate, "--save", self.folder, words=("is a folder",))
+        below = self.folder / "below"
+        below.mkdir()
+        self.refused(below, *simulate, "--save", below, words=("is a folder",))
         # Scripts make empty files for what is to come.
         empty = self.folder / "empty"
         empty.touch()

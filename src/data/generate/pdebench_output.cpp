@@ -41,8 +41,12 @@ void check(const SampleFiles& files) {
   if (files.output == files.test_output) {
     throw ConfigError("test", files.test_output, "is the file of the training samples too");
   }
-  const OutputKind kind =
-      hdf5_output("a file of fields that Garonne made", "garonne data ", "generator");
+  const char* const name = "a file that this command makes";
+  OutputKind kind = hdf5_output(name, "garonne data darcy", "generator");
+  const OutputKind other = hdf5_output(name, "garonne data navier-stokes", "generator");
+  kind.is_one = [one = kind.is_one, two = other.is_one](const std::string& path) {
+    return one(path) || two(path);
+  };
   expect_output("--output", files.output, kind);
   if (!files.test_output.empty()) expect_output("--test", files.test_output, kind, {files.output});
 }
