@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
-#include <thread>
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/in_threads.hpp"
 #include "plan/grid/block_planner.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/program/replay.hpp"
@@ -71,18 +70,7 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
   const int stages = candidate.shape.pipeline;
   programs_.assign(static_cast<std::size_t>(stages), {});
   needed_.assign(static_cast<std::size_t>(stages), 0);
-  failure_ = nullptr;
-  std::atomic<int> next = 0;
-  const auto work = [&] {
-    for (int stage = next++; stage < stages; stage = next++) plan_stage(whole, links, stage);
-  };
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (unsigned k = 1; k < std::min(cores, static_cast<unsigned>(stages)); ++k)
-    threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
-  if (failure_) std::rethrow_exception(failure_);
+  in_threads(stages, [&](int stage) { plan_stage(whole, links, stage); });
   plan::GridOutcome outcome;
   outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
   outcome.fits = outcome.needed_bytes == 0;
@@ -136,9 +124,6 @@ void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& lin
         program_of_rank(setup, choice.program, whole.grid.rank_of({0, stage, 0}));
   } catch (const PlanError& error) {
     needed_[static_cast<std::size_t>(stage)] = error.needed_bytes();
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <string>
@@ -41,7 +40,6 @@ class CandidatePlanner {
   std::mutex mutex_;
   std::vector<plan::Program> programs_;  // by stage
   std::vector<std::int64_t> needed_;     // by stage; 0 = it fits
-  std::exception_ptr failure_;
   bool measured_ = false;
 };
 
