@@ -211,10 +211,12 @@ def cuts_that_work(keys, stages, schedule):
     return {firsts: shares_weights_well(keys, firsts, devices) for firsts in cuts}
 
 
-def seconds_of_blocks(config, keys, tensor):
-    """Of the blocks that blocks_of_steps() says, those of their nodes in what `garonne plan --graph` writes."""
+def seconds_of_blocks(config, keys, tensor, measured):
+    """Of the blocks that blocks_of_steps() says, those of their nodes in what `garonne plan --graph` writes: with the
+    seconds that trainings of the model have measured, if any have, or with those that nodes declare."""
     path = config.parent / "graph.json"
-    run("plan", config, *arguments_of(keys), "--grid.tensor", tensor, "--memory.budget", "64GiB", "--graph", path)
+    run("plan", config, *arguments_of(keys), "--grid.tensor", tensor, "--memory.budget", "64GiB", "--graph", path,
+        before="" if measured else f"export GARONNE_CACHE={shlex.quote(str(config.parent / 'nothing-measured'))}")
     tasks = [(task["name"].split()[1], task["options"][0]["seconds"]) for task in json.loads(path.read_text())["tasks"]]
     in_step = blocks_of_a_step(keys)
     block_of = {}
@@ -277,12 +279,14 @@ def grid_refusals(config, keys, grid, global_batch):
     if stages > 1:
         works = cuts_that_work(keys, stages, grid["grid.schedule"])
         some_do = any(works.values()) and not all(works.values())
+        # A model that does not work as its measured seconds cut it is cut by those that its nodes declare.
+        ways = [works.values()]
         if some_do and not must and not model_refusals(keys):
-            fastest = fastest_cuts(seconds_of_blocks(config, keys, tensor), works)
-            works = {firsts: works[firsts] for firsts in fastest}
-        if not any(works.values()) or (grid["grid.schedule"] == "chimera" and stages % 2 != 0):
+            ways = [[works[firsts] for firsts in fastest_cuts(seconds_of_blocks(config, keys, tensor, measured), works)]
+                    for measured in (True, False)]
+        if not any(map(any, ways)) or (grid["grid.schedule"] == "chimera" and stages % 2 != 0):
             must.add("grid.pipeline")
-        elif not all(works.values()):
+        elif not any(map(all, ways)):
             may.add("grid.pipeline")
     if tensor > 1 and keys["model.kind"] == "gpt":
         if keys["model.heads"] % tensor != 0:

@@ -4,6 +4,7 @@ all of them with GARONNE_ALL_STOPS=1."""
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import time
@@ -231,7 +232,7 @@ class StopTest(ProgramTest):
         queue.chmod(0o755)
         directory, script = folder / "run", folder / "job.sbatch"
         done = run("plan", self.config, *QUICK, *self.to_go_on(directory, 2), "--sbatch", script, "--launcher", "mpirun")
-        self.assertIn(f"job: sbatch {script}", done.stdout)
+        self.assertIn(f"job: sbatch {shlex.quote(str(script))}", done.stdout)
         environment = {**os.environ, "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_ID": "17", "SLURM_SUBMIT_DIR": str(folder),
                        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
         log = open(folder / "log", "w+")
