@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the end-to-end tests share: a small text, a small run file, the program under mpirun."""
 import array
+import atexit
 import json
 import os
 import pathlib
@@ -68,12 +69,59 @@ def patient(seconds):
     return seconds * float(os.environ.get("GARONNE_TEST_PATIENCE", "1"))
 
 
+class ForkServer:
+    """The program with its libraries loaded, forks of which start at once (fork_server.cpp). Loading is the larger part of
+    a start."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-forks-"))
+        self.socket = self.folder / "socket"
+        preloaded = [os.environ.get("LD_PRELOAD"), str(FORKS / "libfork_server.so")]
+        variables = {"LD_PRELOAD": ":".join(filter(None, preloaded)), "GARONNE_FORK_SOCKET": str(self.socket),
+                     "ASAN_OPTIONS": sanitizer_options()}
+        # It ends when its standard input does: at the latest with this process.
+        self.server = subprocess.Popen([BINARY], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ | variables)
+        atexit.register(self.end)
+        deadline = time.time() + patient(60)
+        while not self.socket.exists():
+            if self.server.poll() is not None or time.time() > deadline:
+                raise AssertionError(f"{BINARY} does not wait at {self.socket}")
+            time.sleep(0.01)
+
+    def end(self):
+        self.server.stdin.close()
+        self.server.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# Where fork_server.cpp and forked.cpp are built; None starts every program by itself.
+FORKS = pathlib.Path(os.environ["GARONNE_FORKS"]) if "GARONNE_FORKS" in os.environ else None
+# By the variables that libraries read when they are loaded.
+FORK_SERVERS = {}
+READ_AT_LOADING = re.compile("LD_|OMP_|GOMP_|MKL_|OPENBLAS_|KMP_|MALLOC_|GLIBC_|.*SAN_OPTIONS")
+
+
+def sanitizer_options():
+    """For a program that has a library preloaded."""
+    return ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
+
+
+def program():
+    """The words that start the program."""
+    if FORKS is None:
+        return [BINARY]
+    variables = tuple(sorted(one for one in os.environ.items() if READ_AT_LOADING.match(one[0])))
+    if variables not in FORK_SERVERS:
+        FORK_SERVERS[variables] = ForkServer()
+    return [str(FORKS / "forked"), str(FORK_SERVERS[variables].socket), BINARY]
+
+
 def run(*arguments, ranks=0, check=0, timeout=100, before=""):
     """Runs the program (under mpirun with `ranks`), and returns the finished process.
 
     `check` is the exit code that is expected; None for any. `before` is shell text run first in the same
     shell, as for limits."""
-    command = [BINARY, *map(str, arguments)]
+    command = [*([BINARY] if before else program()), *map(str, arguments)]
     if ranks:
         command = ["mpirun", "-n", str(ranks), *command]
     if before:
@@ -89,9 +137,8 @@ def run(*arguments, ranks=0, check=0, timeout=100, before=""):
 
 def strikes(rank, call, number, under, whom, log, seconds=0):
     """Words before a rank's command that have kill_at_call.cpp strike it, or all, in that call."""
-    sanitizer = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
     values = {"LD_PRELOAD": os.environ["GARONNE_KILL_LIBRARY"], "KILL_RANK": rank, "KILL_CALL": call, "KILL_NUMBER": number,
-              "KILL_UNDER": under, "KILL_WHOM": whom, "KILL_LOG": log, "KILL_SECONDS": seconds, "ASAN_OPTIONS": sanitizer}
+              "KILL_UNDER": under, "KILL_WHOM": whom, "KILL_LOG": log, "KILL_SECONDS": seconds, "ASAN_OPTIONS": sanitizer_options()}
     return ["env", *(f"{name}={value}" for name, value in values.items())]
 
 

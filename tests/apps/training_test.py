@@ -251,6 +251,11 @@ class CommandsTest(ProgramTest):
         run("profile", self.config)
         self.assertGreater(json.loads(run("plan", self.config, "--json").stdout)["seconds"], 0)
 
+    def test_a_model_is_measured_once(self):
+        first, again = (self.train(self.directory(name), "--model.hidden", 24) for name in ("first", "again"))
+        self.assertIn("profile: measuring ", first.stderr)
+        self.assertNotIn("profile", again.stderr)
+
     def test_help_and_version(self):
         self.assertIn("--memory.budget", run("train", "--help").stdout)
         self.assertIn("garonne", run("--version").stdout)

@@ -245,8 +245,9 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   DeviceTier& tier = gpu == nullptr ? *own : *gpu->tier;
   const DeviceScope scope(tier);
   nn::Products products = nn::Products::from_json(table.products);
-  const auto shapes = gpu == nullptr ? product_shapes(model, declaration.precision)
-                                     : std::vector<nn::ProductShape>();
+  std::vector<nn::ProductShape> shapes;
+  if (gpu == nullptr) shapes = product_shapes(model, declaration.precision);
+  std::erase_if(shapes, [&](const nn::ProductShape& shape) { return products.has(shape); });
   std::vector<std::pair<std::size_t, int>> nodes;  // and the way in which they are kept
   std::set<std::string> seen;
   for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
@@ -260,8 +261,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   const int all = static_cast<int>(shapes.size() + nodes.size());
   int done = 0;
   for (const auto& shape : shapes) {
-    if (!products.has(shape))
-      choose_product(queue, shape, declaration, tier, products, table.product_roof);
+    choose_product(queue, shape, declaration, tier, products, table.product_roof);
     progress(++done, all);
   }
   table.products = products.to_json();
