@@ -51,6 +51,8 @@ void print_manifest(const std::string& path, const train::Manifest& manifest) {
              counted(std::ssize(manifest.tensors), "tensor"),
              counted(std::ssize(manifest.files), "file"), format_bytes(bytes),
              counted(manifest.threads, "thread"));
+  for (const train::KeyChange& change : manifest.changes)
+    fmt::print("  {}\n", printable(to_text(change)));
   for (const auto& tensor : manifest.tensors) {
     fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
                fmt::join(tensor.shape, ", "));

@@ -50,6 +50,12 @@ void add_train(CLI::App& app, Chosen& chosen) {
                    "tensors of the checkpoint that the model need not have; likewise")
       ->type_name("NAME")
       ->delimiter(',');
+  command
+      ->add_option("--change", options->changes,
+                   "go on with another value of this key than the run was made with; give it again "
+                   "for each. The step and both values go into the manifest of checkpoints")
+      ->type_name("KEY")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   constexpr std::int64_t most_traced = 1000;
   CLI::Option* trace = command
                            ->add_option("--trace", options->trace.path,

@@ -129,11 +129,14 @@ void read_table(const toml::table& table, const std::string& prefix, const Keys&
 }
 
 void check_together(const RunConfig& config) {
-  if (config.optimizer.minimum_learning_rate > config.optimizer.learning_rate) {
+  // A constant rate has no minimum.
+  if (config.optimizer.schedule != "constant" &&
+      config.optimizer.minimum_learning_rate > config.optimizer.learning_rate) {
     throw ConfigError(
         "optimizer.minimum_learning_rate",
         fmt::format("{}", config.optimizer.minimum_learning_rate),
-        fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
+        fmt::format("is above optimizer.learning_rate = {0}; give both, as a minimum of {1} or 0",
+                    config.optimizer.learning_rate, config.optimizer.learning_rate / 10));
   }
 }
 

@@ -87,6 +87,7 @@ class TrainingRun {
   int threads_ = 1;
   std::int64_t budget_ = 0;
   std::unique_ptr<Workload> workload_;
+  nlohmann::json contents_;  // of the data, as checkpoints say
   StartingPoint start_;
   StartingPoint initial_;  // where the parameters of a new run come from; else empty
   Setup whole_;            // of all stages

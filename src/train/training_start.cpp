@@ -101,6 +101,7 @@ void TrainingRun::prepare() {
     check_grid(config_, session_.size());
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
+    contents_ = workload_->contents_by_key();
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     whole_.ranks_on_node = session_.ranks_on_node();
   });
@@ -116,8 +117,11 @@ void TrainingRun::prepare() {
     stop_->watch_directory();
   });
   session_.agree([&] {
+    const AllowedChanges allowed = {
+        .other_tensors = options_.allowed.any(), .keys = options_.changes, .contents = contents_};
     start_ = find_starting_point(
-        as_saved, [&](const std::string& text) { warn(text); }, options_.allowed.any());
+        as_saved, [&](const std::string& text) { warn(text); }, allowed);
+    for (const KeyChange& change : start_.changes) say("note: " + to_text(change) + "\n");
   });
   session_.agree([&] {
     expect_same_tokenizer(start_, *workload_, config_.data.path);
@@ -358,6 +362,9 @@ void TrainingRun::begin() {
   manifest.threads = threads_;
   manifest.products = products_.to_json();
   manifest.data = workload_->manifest();
+  manifest.data["contents"] = contents_;
+  manifest.changes = start_.manifest.changes;
+  manifest.changes.insert(manifest.changes.end(), start_.changes.begin(), start_.changes.end());
   manifest.sums = axes_->data_sums();
   saver_.emplace(SavedRun{.config = config_,
                           .setup = setup_,

@@ -126,6 +126,54 @@ class OtherModelTest(ProgramTest):
         self.assertIn("begins without a checkpoint", done.stdout)
 
 
+class ChangedKeysTest(ProgramTest):
+    def stopped(self, name):
+        directory = self.directory(name)
+        self.train(directory, "--train.stop_after", 3, check=75)
+        return directory
+
+    def test_a_named_key_may_be_another_and_the_checkpoint_says_so(self):
+        directory, other = self.stopped("changed"), self.directory("other")
+        keys = ("--optimizer.learning_rate", 2e-3, "--train.global_batch", 16)
+        refused = self.train(directory, *keys, check=2).stderr
+        self.assertIn("was made with 8", refused)
+        self.assertIn("`--change train.global_batch`", refused)
+        # Each by its own name.
+        self.assertIn("optimizer.learning_rate", self.train(directory, *keys, "--change", "train.global_batch", check=2).stderr)
+        named = ("--change", "train.global_batch", "--change", "optimizer.learning_rate")
+        self.train(directory, *keys, *named, "--train.stop_after", 2, check=75)
+        self.train(other, *keys)
+        self.assertEqual(series(directory, "learning_rate")[3:], series(other, "learning_rate")[3:5])
+        # What is saved has them: no word is needed any more, and one does no harm.
+        self.train(directory, *keys, *named, "--optimizer.clip_norm", 0.5, "--change", "optimizer.clip_norm")
+        manifest = json.loads((directory / "checkpoints/step-6/manifest.json").read_text())
+        self.assertEqual(manifest["changes"], [
+            {"step": 3, "key": "train.global_batch", "before": "8", "after": "16"},
+            {"step": 3, "key": "optimizer.learning_rate", "before": "0.001", "after": "0.002"},
+            {"step": 5, "key": "optimizer.clip_norm", "before": "1", "after": "0.5"}])
+        self.assertIn("optimizer.clip_norm is 0.5 from step 6 on, and was 1\n", run("checkpoint", "inspect", directory).stdout)
+
+    def test_what_cannot_change_is_refused_by_name(self):
+        directory = self.stopped("fixed")
+        for key, words in (("model.layers", "--init-from"), ("train.precision", "--init-from"), ("optimizer.name", "--allow-missing"),
+                           ("optimizer.learning_rat", "did you mean optimizer.learning_rate?"), ("layers", "is no key")):
+            with self.subTest(key):
+                self.assertIn(words, self.train(directory, "--change", key, check=2).stderr)
+
+    def test_the_same_data_may_lie_elsewhere_and_others_may_not(self):
+        directory = self.stopped("moved")
+        elsewhere, other = self.folder / "elsewhere.h5", self.folder / "other.h5"
+        shutil.copy(self.data, elsewhere)
+        run("data", "text", self.folder / "validation.txt", "--output", other)
+        refused = self.train(directory, "--data.path", other, check=2).stderr
+        self.assertIn("`--change data.path`", refused)
+        done = self.train(directory, "--data.path", elsewhere)
+        self.assertIn(f"data.path is {elsewhere} from step 4 on, and was {self.data}", done.stdout)
+        whole = self.directory("whole")
+        self.train(whole)
+        self.assertEqual(series(directory, "loss"), series(whole, "loss"))
+
+
 class ReshardTest(ProgramTest):
     def test_a_checkpoint_that_is_cut_anew_goes_on_to_the_same_bits(self):
         directory, cut, alone = (self.directory(name) for name in ("run", "cut", "alone"))

@@ -44,6 +44,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
                                  {"data", manifest.data}};
   if (!manifest.sums.empty()) json["sums"] = manifest.sums;
   if (manifest.saved_at > 0) json["saved_at"] = manifest.saved_at;
+  for (const KeyChange& change : manifest.changes) json["changes"].push_back(to_json(change));
   json["files"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     json["files"].push_back({{"name", manifest.files[i].first},
@@ -97,6 +98,10 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
   manifest.data = object_or_none(root.key("data"));
   if (root.has("sums")) manifest.sums = root.key("sums").text();
   if (root.has("saved_at")) manifest.saved_at = root.key("saved_at").integer(0, most_seconds);
+  if (root.has("changes")) {
+    for (const JsonPlace& change : root.key("changes").elements())
+      manifest.changes.push_back(change_from_json(change));
+  }
   for (const JsonPlace& file : root.key("files").elements()) {
     manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
     manifest.file_bytes.push_back(file.key("bytes").integer(0, most_file_bytes));

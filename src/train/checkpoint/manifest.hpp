@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/run/changed_keys.hpp"
+
 namespace garonne::train {
 
 // Part of a global tensor: a box in it, and a flat range of elements inside the box.
@@ -35,7 +37,8 @@ struct Manifest {
   nlohmann::json products;
   std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
-  std::int64_t saved_at = 0;  // seconds since 1970; 0 = nobody said
+  std::vector<KeyChange> changes;  // of the keys of the run so far
+  std::int64_t saved_at = 0;       // seconds since 1970; 0 = nobody said
   std::vector<GlobalTensor> tensors;
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> files;  // name, hash

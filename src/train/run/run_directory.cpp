@@ -19,44 +19,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* start_folder_file = "started_in";
 
-bool may_change(const std::string& key, bool other_tensors) {
-  if (other_tensors && (key.rfind("model.", 0) == 0 || key.rfind("optimizer.", 0) == 0))
-    return true;
-  // Values that are not there may turn up in the midst of a run.
-  if (key == "data.missing") return true;
-  for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.",
-                             "checkpoint.", "run."}) {
-    if (key.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
-}
-
 // A configuration that a run has saved: what is not understood there is damage.
 RunConfig saved_config(const std::string& toml, const std::string& path) {
   try {
     return parse_config(toml, path, {}, config_choices());
   } catch (const ConfigError& error) {
     throw IoError(path, fmt::format("is not understood: {}", error.what()));
-  }
-}
-
-void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
-                         const std::string& checkpoint, bool other_tensors) {
-  const RunConfig saved = saved_config(manifest.config, checkpoint + "/manifest.json");
-  for (const auto& key : changed_keys(saved, config)) {
-    if (may_change(key, other_tensors)) continue;
-    std::string before;
-    std::string now;
-    for (const auto& spec : config_keys()) {
-      if (spec.name != key) continue;
-      before = spec.get(saved);
-      now = spec.get(config);
-    }
-    throw ConfigError(
-        key, now,
-        fmt::format("the run in {0} was made with {1}; set it back, or give another run.directory, "
-                    "with `--init-from {0}` to begin with its weights",
-                    config.run.directory, before));
   }
 }
 
@@ -106,7 +74,8 @@ bool holds_nothing(const std::string& directory) {
 
 StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
-                                  bool other_tensors) {
+                                  const AllowedChanges& allowed) {
+  expect_changeable(allowed.keys);
   const std::string& directory = config.run.directory;
   std::error_code error;
   if (config.run.resume == "never") {
@@ -131,7 +100,10 @@ StartingPoint find_starting_point(const RunConfig& config,
       continue;
     }
     start.step = start.manifest.step;
-    refuse_changed_keys(config, start.manifest, start.checkpoint, other_tensors);
+    const RunConfig saved =
+        saved_config(start.manifest.config, start.checkpoint + "/manifest.json");
+    start.changes =
+        allowed_changes(saved, config, start.step, start.manifest.data, allowed, directory);
     return start;
   }
   if (!last_error.empty()) {

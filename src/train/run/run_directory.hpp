@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/run/changed_keys.hpp"
 
 namespace garonne::train {
 
@@ -15,16 +17,16 @@ struct StartingPoint {
   std::int64_t step = 0;
   std::string checkpoint;  // empty = from the seed
   Manifest manifest;
+  std::vector<KeyChange> changes;  // of the keys, since it was saved
 };
 
 // Looks at the directory by the rules for used ones: the newest checkpoint that verifies, damaged
 // ones and copies of other steps named through `note` and skipped; throws ConfigError for resume =
 // "never" in a directory that holds more than a lock and for keys that may not change, IoError when
 // checkpoints are there and none verifies, and when none is there though the run saved some.
-// `other_tensors`: the model and its optimizer may be others than those of the checkpoint.
 StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
-                                  bool other_tensors = false);
+                                  const AllowedChanges& allowed = {});
 
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "nn/model_kind.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -13,6 +16,15 @@ void Workload::expect_like(const nlohmann::json& data, const std::string& checkp
   const std::string difference = difference_from(data, checkpoint);
   if (!difference.empty())
     throw ConfigError("data.path", path, difference + ", whose model was trained on such fields");
+}
+
+nlohmann::json Workload::contents_by_key() const {
+  std::map<std::string, std::string> texts;
+  for (const dist::Fact& fact : contents())
+    texts[fact.name.substr(0, fact.name.find(','))] += fact.name + "\n" + fact.value + "\n";
+  nlohmann::json hashes = nlohmann::json::object();
+  for (const auto& [key, text] : texts) hashes[key] = hash_text(text);
+  return hashes;
 }
 
 const WorkloadKind& workload_kind(const std::string& model_kind) {

@@ -61,6 +61,9 @@ class Workload {
   // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
   // files; throws IoError.
   virtual dist::Facts contents() const = 0;
+  // Hashes of these by the key that names the files, for the manifest of a checkpoint: equal
+  // hashes, equal data wherever they lie.
+  nlohmann::json contents_by_key() const;
   virtual std::int64_t samples(Part part) const = 0;
   // Consecutive samples that are read together (data/sample_order.hpp).
   virtual std::int64_t shuffle_block() const = 0;

@@ -1,0 +1,114 @@
+#include "train/run/changed_keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace garonne::train {
+namespace {
+
+// Nothing of the training depends on them, or they end it. Values that are not there (data.missing)
+// may turn up in the midst of a run.
+bool always_may(const std::string& key) {
+  constexpr std::array<std::string_view, 8> prefixes = {
+      "train.steps", "train.stop_after", "data.missing", "grid.",
+      "memory.",     "evaluation.",      "checkpoint.",  "run."};
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const std::string_view prefix) { return key.rfind(prefix, 0) == 0; });
+}
+
+// Why no run goes on with another value; empty for a key that may change where the user says so.
+std::string obstacle(const std::string& key) {
+  if (key == "model.dropout" || key == "model.attention_dropout") return "";
+  if (key.rfind("model.", 0) == 0)
+    return "is of the function that the parameters were trained for; begin another run with them, "
+           "by --init-from";
+  if (key == "train.precision")
+    return "is the type of what checkpoints hold; begin another run, by --init-from";
+  if (key == "optimizer.name" || key == "optimizer.complex")
+    return "says which states there are; --allow-missing and --allow-unused name those that differ";
+  return "";
+}
+
+const KeySpec& spec_of(const std::string& key) {
+  const auto& keys = config_keys();
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const KeySpec& spec) { return spec.name == key; });
+  if (found != keys.end()) return *found;
+  std::vector<std::string> names;
+  for (const KeySpec& spec : keys) names.push_back(spec.name);
+  const std::string near = nearest_word(key, names);
+  throw ConfigError("--change", key,
+                    near.empty() ? "is no key; `garonne train --help` lists them"
+                                 : fmt::format("is no key; did you mean {}?", near));
+}
+
+bool same_contents(const std::string& key, const nlohmann::json& saved_data,
+                   const nlohmann::json& now) {
+  if (!saved_data.is_object()) return false;
+  const auto saved = saved_data.find("contents");
+  if (saved == saved_data.end() || !saved->is_object() || !now.is_object()) return false;
+  const auto before = saved->find(key);
+  const auto after = now.find(key);
+  return before != saved->end() && after != now.end() && *before == *after;
+}
+
+}  // namespace
+
+void expect_changeable(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    const std::string why = obstacle(spec_of(key).name);
+    if (!why.empty()) throw ConfigError("--change", key, why);
+  }
+}
+
+std::vector<KeyChange> allowed_changes(const RunConfig& saved, const RunConfig& now,
+                                       std::int64_t step, const nlohmann::json& saved_data,
+                                       const AllowedChanges& allowed,
+                                       const std::string& run_directory) {
+  std::vector<KeyChange> changes;
+  for (const std::string& key : changed_keys(saved, now)) {
+    if (always_may(key)) continue;
+    const KeySpec& spec = spec_of(key);
+    KeyChange change{step, key, spec.get(saved), spec.get(now)};
+    const bool named =
+        std::find(allowed.keys.begin(), allowed.keys.end(), key) != allowed.keys.end();
+    const bool of_tensors = key.rfind("model.", 0) == 0 || key.rfind("optimizer.", 0) == 0;
+    const bool may = named || (allowed.other_tensors && of_tensors) ||
+                     same_contents(key, saved_data, allowed.contents);
+    if (!may) {
+      const std::string by_name =
+          obstacle(key).empty() ? fmt::format("go on with it by `--change {}`, ", key) : "";
+      throw ConfigError(
+          key, change.after,
+          fmt::format("the run in {0} was made with {1}; set it back, {2}or give another "
+                      "run.directory, with `--init-from {0}` to begin with its weights",
+                      run_directory, change.before, by_name));
+    }
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::string to_text(const KeyChange& change) {
+  return fmt::format("{} is {} from step {} on, and was {}", change.key, change.after,
+                     change.step + 1, change.before);
+}
+
+nlohmann::ordered_json to_json(const KeyChange& change) {
+  return {{"step", change.step},
+          {"key", change.key},
+          {"before", change.before},
+          {"after", change.after}};
+}
+
+KeyChange change_from_json(const JsonPlace& place) {
+  return {place.key("step").integer(0), place.key("key").text(), place.key("before").text(),
+          place.key("after").text()};
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,50 @@
+// A run that goes on with keys that are others than those its checkpoint was made with: which may
+// be, and what a checkpoint says of it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/json_input.hpp"
+
+namespace garonne::train {
+
+struct KeyChange {
+  std::int64_t step = 0;  // the last one before it
+  std::string key;
+  std::string before;
+  std::string after;
+};
+
+// What may be another than it was, besides the keys that always may.
+struct AllowedChanges {
+  bool other_tensors = false;     // model and optimizer (--allow-missing, --allow-unused)
+  std::vector<std::string> keys;  // named by the user (--change)
+  // What the data hold now, by key, as `contents` of a manifest's data: a path to the same contents
+  // may be another.
+  nlohmann::json contents = nlohmann::json::object();
+};
+
+// Throws ConfigError for a name of --change that is no key, or one of a key that no run can go on
+// with another value of.
+void expect_changeable(const std::vector<std::string>& keys);
+
+// What has changed of the keys that do not always may, in the order of the table of keys. Throws
+// ConfigError for the first that is not allowed. `saved_data`: of the checkpoint's manifest;
+// `run_directory` is named in messages.
+std::vector<KeyChange> allowed_changes(const RunConfig& saved, const RunConfig& now,
+                                       std::int64_t step, const nlohmann::json& saved_data,
+                                       const AllowedChanges& allowed,
+                                       const std::string& run_directory);
+
+// "optimizer.learning_rate is 0.001 from step 31 on, and was 0.003".
+std::string to_text(const KeyChange& change);
+
+nlohmann::ordered_json to_json(const KeyChange& change);
+// IoError as of any key of a manifest.
+KeyChange change_from_json(const JsonPlace& place);
+
+}  // namespace garonne::train
