@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/output_file.hpp"
@@ -103,8 +104,9 @@ void write_problems(const train::Setup& setup, const PlanOptions& options) {
 void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t on_node) {
   if (ranks <= on_node * cluster.nodes) return;
   throw ConfigError("--ranks", fmt::format("{}", ranks),
-                    fmt::format("are more than the {} devices of {} ({} nodes of {})",
-                                on_node * cluster.nodes, cluster.name, cluster.nodes, on_node));
+                    fmt::format("are more than the {} of {} ({} of {})",
+                                counted(on_node * cluster.nodes, "device"), cluster.name,
+                                counted(cluster.nodes, "node"), on_node));
 }
 
 void expect_search_alone(const PlanOptions& options) {

@@ -129,6 +129,13 @@ void read_table(const toml::table& table, const std::string& prefix, const Keys&
 }
 
 void check_together(const RunConfig& config) {
+  constexpr const char* with_decay = "warmup-stable-decay";
+  if (config.optimizer.decay_steps > 0 && config.optimizer.schedule != with_decay) {
+    throw ConfigError("optimizer.decay_steps", fmt::format("{}", config.optimizer.decay_steps),
+                      fmt::format("is of optimizer.schedule = \"{}\", and here it is \"{}\"; set "
+                                  "that, or leave it out",
+                                  with_decay, config.optimizer.schedule));
+  }
   // A constant rate has no minimum.
   if (config.optimizer.schedule != "constant" &&
       config.optimizer.minimum_learning_rate > config.optimizer.learning_rate) {

@@ -13,7 +13,7 @@ inline Choices some_choices() {
           {"memory.allow", {"auto", "recompute", "offload-activations"}},
           {"train.loss", {"auto", "h1"}},
           {"optimizer.name", {"adamw"}},
-          {"optimizer.schedule", {"cosine", "constant"}}};
+          {"optimizer.schedule", {"cosine", "constant", "warmup-stable-decay"}}};
 }
 
 }  // namespace garonne::test

@@ -218,6 +218,11 @@ TEST(Config, OutOfRange) {
   expect_file_refused("[grid]\nsequence_parallel = 1\n", "grid.sequence_parallel", {"true"});
   expect_file_refused("[optimizer]\nlearning_rate = 1e-5\n", "optimizer.minimum_learning_rate",
                       {"optimizer.learning_rate"});
+  expect_file_refused("[optimizer]\ndecay_steps = 5\n", "optimizer.decay_steps",
+                      {"warmup-stable-decay", "cosine"});
+  EXPECT_EQ(parse("[optimizer]\nlearning_rate = 1e-5\nschedule = \"constant\"\n", "run.toml", {})
+                .optimizer.learning_rate,
+            1e-5);
 }
 
 TEST(Config, RegisteredValuesAreThoseHandedIn) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/cache_folder.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json_input.hpp"
@@ -30,8 +31,8 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 9", processor,
-                     kernels::instruction_set(), threads, TORCH_VERSION);
+  return fmt::format("{}, {}, {}, torch {}, profile 9", processor, kernels::instruction_set(),
+                     counted(threads, "thread"), TORCH_VERSION);
 }
 
 std::string gpu_machine_text(const std::string& name) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
@@ -49,10 +50,10 @@ void check_grid(const RunConfig& config, int ranks) {
     const std::int64_t others = config.grid.pipeline * config.grid.tensor;
     throw ConfigError(
         "grid", "",
-        fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
+        fmt::format("data {} × pipeline {} × tensor {} wants {}, and started were {}; use "
                     "`mpirun -n {}`{}",
-                    config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks,
-                    wanted,
+                    config.grid.data, config.grid.pipeline, config.grid.tensor,
+                    counted(wanted, "rank"), ranks, wanted,
                     ranks % others == 0 ? fmt::format(" or set --grid.data {}", ranks / others)
                                         : std::string()));
   }
