@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/checkpoint/beginning.hpp"
+
 namespace garonne::train {
 
 // Part of a global tensor: a box in it, and a flat range of elements inside the box.
@@ -35,11 +37,14 @@ struct Manifest {
   nlohmann::json products;
   std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
-  std::int64_t saved_at = 0;  // seconds since 1970; 0 = nobody said
+  std::int64_t saved_at = 0;           // seconds since 1970; 0 = nobody said
+  std::optional<Beginning> beginning;  // of a run that did not begin from its seed
   std::vector<GlobalTensor> tensors;
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> files;  // name, hash
   std::vector<std::int64_t> file_bytes;
+  // By which the manifest guards itself, as read_manifest() found it.
+  std::string hash;
 };
 
 // The step in the name of a checkpoint's folder, "step-<n>" with n >= 0 and no needless zero;
