@@ -53,6 +53,7 @@ void print_manifest(const std::string& path, const train::Manifest& manifest) {
              counted(manifest.threads, "thread"));
   for (const train::KeyChange& change : manifest.changes)
     fmt::print("  {}\n", printable(to_text(change)));
+  if (manifest.beginning) fmt::print("  began with {}\n", printable(to_text(*manifest.beginning)));
   for (const auto& tensor : manifest.tensors) {
     fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
                fmt::join(tensor.shape, ", "));
@@ -201,10 +202,13 @@ void export_model(const ExportOptions& options, dist::Session& session) {
   const train::StoredModel stored = train::open_stored_model(
       options.run, options.step,
       [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
-  train::export_huggingface(
-      stored,
-      train::tokenizer_of_run(options.run, stored.setup.facts.tokenizer, options.tokenizer).get(),
-      folder);
+  const auto tokenizer =
+      train::tokenizer_of_run(options.run, stored.setup.facts.tokenizer, options.tokenizer);
+  train::export_huggingface(stored, tokenizer.get(), folder);
+  if (tokenizer != nullptr && !tokenizer->transformers_difference().empty()) {
+    fmt::print("note: {} of transformers {}\n", tokenizer->transformers_class(),
+               tokenizer->transformers_difference());
+  }
   fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
              stored.step, folder);
 }
@@ -216,7 +220,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
   command->add_option("run", options->run, "run directory")->required();
   command
       ->add_option("--step", options->step,
-                   "a saved step; 0 = the initialisation [the newest checkpoint]")
+                   "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
   command
       ->add_option("--to", options->to,

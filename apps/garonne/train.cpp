@@ -33,6 +33,13 @@ void add_train(CLI::App& app, Chosen& chosen) {
           "optimizer and data of its own")
       ->type_name("DIR");
   command
+      ->add_option("--init-change", options->init_changes,
+                   "keys that may be others than the checkpoint of --init-from was trained with, "
+                   "though the same parameters compute something else then, as model.rope_theta "
+                   "for longer texts; with commas")
+      ->type_name("KEY")
+      ->delimiter(',');
+  command
       ->add_option("--log-every", options->log_every,
                    "print every so many steps; metrics.jsonl has each of them")
       ->check(count())

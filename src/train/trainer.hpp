@@ -28,6 +28,9 @@ struct TrainOptions {
   // A checkpoint, or a run directory with one, whose parameters a new run starts with; the
   // optimizer and the data are its own. Empty = from the seed. Not looked at where a run goes on.
   std::string init_from;
+  // Keys of the model that may be others than those of that checkpoint
+  // (train/initial_parameters.hpp).
+  std::vector<std::string> init_changes;
   // A line for every so many steps, besides the first few and the last; 1 = for each.
   std::int64_t log_every = 1;
 };

@@ -52,6 +52,7 @@ class TrainingRun {
   void say(const std::string& text) const;
   void warn(const std::string& text) const { say("warning: " + text + "\n"); }
   void prepare();
+  void find_beginning();
   void plan();
   void load_initial();
   void say_difference(const TensorDifference& difference);
@@ -89,9 +90,10 @@ class TrainingRun {
   std::unique_ptr<Workload> workload_;
   nlohmann::json contents_;  // of the data, as checkpoints say
   StartingPoint start_;
-  StartingPoint initial_;  // where the parameters of a new run come from; else empty
-  Setup whole_;            // of all stages
-  Setup setup_;            // of this rank's stage
+  StartingPoint initial_;               // where the parameters of a new run come from; else empty
+  std::optional<Beginning> beginning_;  // what is remembered of that
+  Setup whole_;                         // of all stages
+  Setup setup_;                         // of this rank's stage
   Choice choice_;
   Saving saving_;
   plan::Program program_;

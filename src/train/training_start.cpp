@@ -15,6 +15,7 @@
 #include "base/version.hpp"
 #include "plan/model/step_costs.hpp"
 #include "train/evaluation/evaluation.hpp"
+#include "train/initial_parameters.hpp"
 #include "train/plans/given_programs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
@@ -29,46 +30,6 @@
 
 namespace garonne::train {
 namespace {
-
-// A model knows the tokens that it was trained on.
-void expect_same_tokenizer(const StartingPoint& start, const Workload& workload,
-                           const std::string& path) {
-  const Manifest& manifest = start.manifest;
-  if (!manifest.data.is_object()) return;
-  const std::string saved = manifest.data.value("tokenizer", std::string());
-  const std::string& given = workload.facts().tokenizer;
-  if (saved.empty() || saved == given) return;
-  // In the run directory, of which a checkpoint is two folders below.
-  std::string tokenizer = "byte";
-  if (saved != tokenizer && data::is_known_tokenizer(saved)) {
-    const auto run = std::filesystem::path(start.checkpoint).parent_path().parent_path();
-    tokenizer = (run / data::tokenizer_file(saved)).string();
-  }
-  throw ConfigError(
-      "data.path", path,
-      fmt::format("has tokens of the tokenizer {}, and the checkpoint was trained on those of {}; "
-                  "make the data with the run's tokenizer, `garonne data text --tokenizer {} …`",
-                  given, saved, tokenizer));
-}
-
-// A verified checkpoint: `path` itself, or the newest of a run directory.
-StartingPoint initial_point(const std::string& path) {
-  StartingPoint point;
-  std::error_code error;
-  point.checkpoint = path;
-  if (!std::filesystem::exists(path + "/manifest.json", error)) {
-    const auto steps = list_checkpoints(path);
-    if (steps.empty()) {
-      throw ConfigError("--init-from", path,
-                        "is neither a checkpoint nor a run directory that has one; `garonne "
-                        "checkpoint import` makes one of a model of Hugging Face");
-    }
-    point.checkpoint = checkpoint_path(path, steps.back());
-  }
-  point.manifest = verify_checkpoint(point.checkpoint);
-  point.step = point.manifest.step;
-  return point;
-}
 
 // What is written where the user says. On rank 0, whose files they are.
 void expect_outputs(const TrainOptions& options) {
@@ -124,25 +85,69 @@ void TrainingRun::prepare() {
     for (const KeyChange& change : start_.changes) say("note: " + to_text(change) + "\n");
   });
   session_.agree([&] {
-    expect_same_tokenizer(start_, *workload_, config_.data.path);
+    const auto note = [&](const std::string& text) { say("note: " + text + "\n"); };
+    expect_same_tokenizer(start_, *workload_, config_.data.path, note);
     if (!start_.checkpoint.empty())
       workload_->expect_like(start_.manifest.data, start_.checkpoint, config_.data.path);
-    if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
-    initial_ = initial_point(options_.init_from);
-    expect_same_tokenizer(initial_, *workload_, config_.data.path);
+    find_beginning();
+    if (initial_.checkpoint.empty()) return;
+    expect_same_tokenizer(initial_, *workload_, config_.data.path, note);
+    expect_same_model(initial_, config_, whole_.model, whole_.declaration.precision,
+                      options_.allowed, options_.init_changes, note);
     // Another region, or another grid, may be what a model is trained on further for.
     const std::string difference =
         workload_->difference_from(initial_.manifest.data, initial_.checkpoint);
-    if (!difference.empty()) {
-      say(fmt::format("note: {} {}, whose model this run begins with\n", config_.data.path,
-                      difference));
-    }
+    if (!difference.empty())
+      note(fmt::format("{} {}, whose model this run begins with", config_.data.path, difference));
   });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
   validation_micro_batches_ =
       validation_micro_batches(config_, workload_->samples(Part::Validation));
+}
+
+// A run that was killed before its first checkpoint begins again with what it began with.
+void TrainingRun::find_beginning() {
+  const std::string& directory = config_.run.directory;
+  beginning_ = beginning_of_run(directory);
+  if (!start_.checkpoint.empty()) {
+    // In a directory that a model was imported into.
+    if (!beginning_ && start_.step == 0)
+      beginning_ = beginning_with(start_, start_.checkpoint, options_.allowed, {});
+    return;
+  }
+  if (options_.init_from.empty()) {
+    if (!beginning_) return;
+    try {
+      initial_ = open_beginning(directory, *beginning_);
+    } catch (const IoError& error) {
+      throw IoError(
+          directory,
+          fmt::format("never saved a checkpoint, and cannot begin again with what it began "
+                      "with: {}; or give --init-from",
+                      error.what()));
+    }
+    const auto append = [](const std::vector<std::string>& more, std::vector<std::string>& list) {
+      list.insert(list.end(), more.begin(), more.end());
+    };
+    append(beginning_->missing, options_.allowed.missing);
+    append(beginning_->unused, options_.allowed.unused);
+    append(beginning_->changes, options_.init_changes);
+    say(fmt::format("note: the run in {} began with {}, and does again\n", directory,
+                    to_text(*beginning_)));
+    return;
+  }
+  initial_ = initial_point(options_.init_from, [&](const std::string& text) { warn(text); });
+  Beginning given =
+      beginning_with(initial_, options_.init_from, options_.allowed, options_.init_changes);
+  if (beginning_ && beginning_->manifest != given.manifest) {
+    say(
+        fmt::format("note: the run in {} began with {}; without a checkpoint of its own it begins "
+                    "with others now\n",
+                    directory, to_text(*beginning_)));
+  }
+  beginning_ = std::move(given);
 }
 
 void TrainingRun::plan() {
@@ -271,6 +276,8 @@ void TrainingRun::make_state() {
                     initial_.step));
   } else if (!options_.init_from.empty()) {
     say("note: the run goes on, so --init-from is not looked at\n");
+  } else if (!options_.init_changes.empty()) {
+    say("note: nothing is begun with --init-from, so --init-change is not looked at\n");
   }
   if (options_.allowed.any() && start_.checkpoint.empty() && initial_.checkpoint.empty())
     say("note: the run begins without a checkpoint, so no tensor is missing or unused\n");
@@ -291,6 +298,8 @@ void TrainingRun::make_state() {
   session_.agree([&] {
     if (!first_rank_) return;
     lock_->check();
+    // Before anything else says that the run has begun.
+    if (beginning_) save_beginning(config_.run.directory, *beginning_);
     prepare_run_directory(config_);
     if (const auto tokenizer = workload_->tokenizer())
       save_tokenizer(config_.run.directory, *tokenizer);
@@ -365,6 +374,7 @@ void TrainingRun::begin() {
   manifest.data["contents"] = contents_;
   manifest.changes = start_.manifest.changes;
   manifest.changes.insert(manifest.changes.end(), start_.changes.begin(), start_.changes.end());
+  manifest.beginning = beginning_;
   manifest.sums = axes_->data_sums();
   saver_.emplace(SavedRun{.config = config_,
                           .setup = setup_,

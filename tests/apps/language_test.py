@@ -239,6 +239,15 @@ class Language(ProgramTest):
         self.assertFalse((target / "tokenizer.json").exists())
         config = json.loads((target / "tokenizer_config.json").read_text())
         self.assertEqual((config["bos_token"], config["eos_token"], config["unk_token"]), ("<s>", "</s>", "<unk>"))
+        self.assertEqual(config["tokenizer_class"], "LlamaTokenizer")
+        for name, wanted, said in (("bpe", "SentencePieceBackend", ""), ("unigram-symbols", "SentencePieceBackend", "<0x0A>"),
+                                   ("bpe-bytes", "LlamaTokenizer", "leaves out a space")):
+            other = self.directory(f"as-{name}")
+            given = SOURCE / f"tests/data/tokenizers/sentencepiece/{name}.model"
+            shown = run("checkpoint", "export", moved, "--to", "huggingface", other, "--tokenizer", given).stdout
+            self.assertEqual(json.loads((other / "tokenizer_config.json").read_text())["tokenizer_class"], wanted)
+            self.assertIn(said, shown)
+            self.assertEqual("note:" in shown, bool(said))
         for name in ("config.json", "generation_config.json"):
             config = json.loads((target / name).read_text())
             self.assertEqual((config["bos_token_id"], config["eos_token_id"]), (1, 2))

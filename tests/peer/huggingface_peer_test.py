@@ -102,6 +102,37 @@ def compare(name, make, dtype, shard, checks):
     shutil.rmtree(run.folder)
 
 
+TEXTS = ("The plan", " leading space", "漢字 é", "two  spaces", "trailing ", "ﬁne Å", "a\nb", "", "unk 🙂 x")
+
+
+def exported_tokenizers(checks):
+    """What AutoTokenizer makes of the exports of models of SentencePiece, beside SentencePiece itself."""
+    import sentencepiece
+    from sentencepiece_kinds import KINDS, train
+    from transformers import AutoTokenizer
+    from tiny_run import LLAMA, TinyRun, tiny_text
+
+    run = TinyRun("sentencepiece", "float32", threads=1, model=LLAMA)
+    lines = tiny_text().splitlines() + ["漢字 kanji é ﬁne ½", "ﬁ Ａ é"] * 20
+    for kind in KINDS:
+        path = run.folder / f"{kind}.model"
+        path.write_bytes(train(kind, lines, 200))
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        tokens = run.folder / f"{kind}.h5"
+        run.call("data", "text", run.folder / "text.txt", "--output", tokens, "--tokenizer", path)
+        directory = run.folder / f"run-{kind}"
+        run.call("train", run.run_file, "--run.directory", directory, "--data.path", tokens, "--train.steps", 1)
+        target = run.folder / f"export-{kind}"
+        shown = run.call("checkpoint", "export", directory, "--to", "huggingface", target)
+        theirs = AutoTokenizer.from_pretrained(target)
+        differ = [text for text in TEXTS if theirs(text)["input_ids"] != processor.encode(text)]
+        wanted = [" leading space"] if "leaves out a space" in shown else []
+        checks.true(f"{kind}: {type(theirs).__name__} has the ids of SentencePiece but for {wanted}", differ == wanted, str(differ))
+        shows_bytes = [text for text in TEXTS if "<0x" in theirs.decode(theirs(text)["input_ids"])]
+        checks.true(f"{kind}: bytes are shown as text, or the export says it", not shows_bytes or "<0x0A>" in shown)
+    shutil.rmtree(run.folder)
+
+
 def main():
     enter_environment()
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -112,6 +143,7 @@ def main():
     checks = Checks()
     for case in models():
         compare(*case, checks)
+    exported_tokenizers(checks)
     checks.finish()
 
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/hash.hpp"
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/pattern.hpp"
 
@@ -183,6 +185,40 @@ BpeDescription read_bpe(const std::string& json, const std::string& file, FileOw
   read_pre_tokenizer(root.key("pre_tokenizer"), read);
   if (!is_null(root, "added_tokens")) read_added(root.key("added_tokens"), read);
   return read;
+}
+
+std::string hash_of_rules(const BpeDescription& description) {
+  std::vector<std::pair<std::string, std::uint32_t>> words = description.words;
+  std::sort(words.begin(), words.end());
+  std::vector<AddedToken> added = description.added;
+  std::sort(added.begin(), added.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  std::string whole;
+  // Each with its length, so that no two lists of texts look alike.
+  const auto text = [&](const std::string& one) { whole += fmt::format("{}:{}", one.size(), one); };
+  whole += fmt::format("{} {} {};", description.whole_words, description.leading_space,
+                       description.normal_form_c);
+  for (const auto& [word, id] : words) {
+    text(word);
+    whole += fmt::format("{};", id);
+  }
+  whole += "merges";
+  for (const auto& [left, right] : description.merges) {
+    text(left);
+    text(right);
+  }
+  whole += "splits";
+  for (const SplitRule& split : description.splits) {
+    text(split.pattern);
+    whole += split.keeps_rest ? "+" : "-";
+  }
+  whole += "added";
+  for (const AddedToken& token : added) {
+    text(token.content);
+    whole += fmt::format("{} {} {} {};", token.id, token.takes_left, token.takes_right,
+                         token.normalised);
+  }
+  return hash_text(whole);
 }
 
 std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file) {

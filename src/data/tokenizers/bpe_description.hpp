@@ -33,6 +33,9 @@ struct BpeDescription {
 BpeDescription read_bpe(const std::string& json, const std::string& file,
                         FileOwner owner = FileOwner::User);
 
+// Equal for descriptions that make the same ids of every text, however their files were written.
+std::string hash_of_rules(const BpeDescription& description);
+
 // GPT-2's two files as a tokenizer.json: with its expression, and <|endoftext|> as a special token
 // where the vocabulary has it. ConfigError.
 std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file);

@@ -49,6 +49,10 @@ class BpeTokenizer final : public Tokenizer {
 
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
   const std::string& description() const override { return json_; }
+  std::string identity() const override {
+    return fmt::format("bpe {} {}", end_of_text_ ? fmt::format("{}", *end_of_text_) : "-",
+                       hash_of_rules(read_bpe(json_, name_, FileOwner::Run)));
+  }
 
  private:
   std::string name_;

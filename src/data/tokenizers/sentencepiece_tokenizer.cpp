@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -46,9 +47,19 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<std::uint32_t> begin_of_text() const override { return begin_; }
   std::optional<std::uint32_t> end_of_text() const override { return end_; }
 
-  // That of Llama leaves texts as they are, that of T5 applies the rules of the model.
+  // One that asks SentencePiece itself makes its ids of every model, but shows bytes as their
+  // pieces are written; that of Llama shows them as text, and makes the ids of models like Llama's.
   std::string transformers_class() const override {
-    return rules_.model.rules.empty() ? "LlamaTokenizer" : "T5Tokenizer";
+    return is_like_llama() ? "LlamaTokenizer" : "SentencePieceBackend";
+  }
+  std::string transformers_difference() const override {
+    if (is_like_llama()) {
+      return "leaves out a space that a text begins with, and makes other ids of such a text than "
+             "SentencePiece";
+    }
+    if (rules_.model.byte_fallback)
+      return "makes the ids of SentencePiece, and decodes tokens of bytes as <0x0A>";
+    return {};
   }
 
   std::vector<std::pair<std::string, std::string>> special_tokens() const override {
@@ -67,6 +78,17 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (found == rules_.reserved.end() || rules_.model.pieces[found->second].kind != Kind::Control)
       return std::nullopt;
     return found->second;
+  }
+
+  // Of what transformers knows that models of Llama have.
+  bool is_like_llama() const {
+    const SentencePieceModel& model = rules_.model;
+    const bool has_symbols =
+        std::any_of(model.pieces.begin(), model.pieces.end(),
+                    [](const SentencePiece& piece) { return piece.kind == Kind::UserDefined; });
+    return model.algorithm == SentencePieceModel::Algorithm::Bpe && model.byte_fallback &&
+           model.rules.empty() && model.dummy_prefix && !model.space_behind &&
+           !model.single_spaces && model.visible_spaces && !has_symbols;
   }
 
   void append_text(const SentencePiece& piece, std::string& text) const {

@@ -119,6 +119,10 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
   return tokens;
 }
 
+bool same_ids(const Tokenizer& first, const Tokenizer& second) {
+  return first.name() == second.name() || first.identity() == second.identity();
+}
+
 std::vector<std::string> tokenizer_names() {
   std::vector<std::string> names;
   for (const Row& row : table) names.emplace_back(row.kind);

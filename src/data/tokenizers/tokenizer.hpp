@@ -47,13 +47,21 @@ class Tokenizer {
   // The class of transformers that reads it, its names for such tokens, as eos_token, and their
   // texts.
   virtual std::string transformers_class() const { return "PreTrainedTokenizerFast"; }
+  // In what that one differs from this, as a sentence without its subject; empty where in nothing.
+  virtual std::string transformers_difference() const { return {}; }
   virtual std::vector<std::pair<std::string, std::string>> special_tokens() const;
+  // Equal for tokenizers of a kind that make the same ids of every text, and end documents alike,
+  // though their files may differ: only where names differ is it worth the work.
+  virtual std::string identity() const { return name(); }
   // The bytes from which make_tokenizer makes it again; empty where the name says enough.
   virtual const std::string& description() const;
 
   // Of one whole text.
   std::vector<std::uint32_t> encode(std::string_view text) const;
 };
+
+// Whether both are known to make the same ids of every text.
+bool same_ids(const Tokenizer& first, const Tokenizer& second);
 
 // Kinds that make_tokenizer knows. To add one: a class and a row of the table in tokenizer.cpp.
 std::vector<std::string> tokenizer_names();

@@ -133,6 +133,15 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
   return make_tokenizer(info.tokenizer, std::string(bytes.begin(), bytes.end()), path);
 }
 
+bool same_tokenizer(const TokenFileInfo& first, const TokenFileInfo& second) {
+  if (first.tokenizer.empty() || second.tokenizer.empty()) return false;
+  if (first.tokenizer == second.tokenizer) return true;
+  if (!is_known_tokenizer(first.tokenizer) || !is_known_tokenizer(second.tokenizer)) return false;
+  const auto one = read_tokenizer(first.path);
+  const auto other = read_tokenizer(second.path);
+  return one && other && same_ids(*one, *other);
+}
+
 TokenFileInfo inspect_token_file(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
   if (const auto tokens = find_foreign_tokens(path)) return info_of(*tokens);
   return inspect_open_file(Hdf5File::open(path, std::move(foreign)));

@@ -72,6 +72,10 @@ TokenFileInfo inspect_token_file(const std::string& path,
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
                                           std::shared_ptr<ForeignReader> foreign = nullptr);
 
+// Whether both files have tokens of one tokenizer, by its name or, where names differ, by the ids
+// that it makes (same_ids); not where one of them does not say it. Throws as read_tokenizer.
+bool same_tokenizer(const TokenFileInfo& first, const TokenFileInfo& second);
+
 // Reads every token of every dataset: IoError for a wrong checksum or a token outside the
 // vocabulary. Returns the largest token; -1 where there is none.
 std::int64_t verify_token_file(const std::string& path, bool show_progress = false,

@@ -84,13 +84,16 @@ TokenSamples::TokenSamples(const std::string& key, const std::vector<WeightedPat
       said = &file.path;
     }
     if (!info.tokenizer.empty()) {
-      if (!tokenizer_.empty() && info.tokenizer != tokenizer_) {
+      const auto named = std::find_if(parts_.begin(), parts_.end(), [](const TokenPart& other) {
+        return !other.file.tokenizer.empty();
+      });
+      if (named != parts_.end() && !same_tokenizer(named->file, info)) {
         throw ConfigError(key, file.path,
                           fmt::format("was made with the tokenizer {}, and another "
                                       "file with {}",
                                       info.tokenizer, tokenizer_));
       }
-      tokenizer_ = info.tokenizer;
+      if (tokenizer_.empty()) tokenizer_ = info.tokenizer;
     }
     sum += file.weight;
     parts_.push_back(std::move(part));

@@ -75,10 +75,9 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                                    {"model_max_length", sequence},
                                    {"clean_up_tokenization_spaces", false}};
   if (file.name != "tokenizer.json") {
-    // Nothing around a text, as here, and no tokens that the model has not.
+    // Nothing around a text, as here.
     config["add_bos_token"] = false;
     config["add_eos_token"] = false;
-    config["extra_ids"] = 0;
   }
   for (const auto& [name, text] : tokenizer.special_tokens()) config[name] = text;
   write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");

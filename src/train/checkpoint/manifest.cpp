@@ -45,6 +45,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
   if (!manifest.sums.empty()) json["sums"] = manifest.sums;
   if (manifest.saved_at > 0) json["saved_at"] = manifest.saved_at;
   for (const KeyChange& change : manifest.changes) json["changes"].push_back(to_json(change));
+  if (manifest.beginning) json["beginning"] = to_json(*manifest.beginning);
   json["files"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     json["files"].push_back({{"name", manifest.files[i].first},
@@ -102,6 +103,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
     for (const JsonPlace& change : root.key("changes").elements())
       manifest.changes.push_back(change_from_json(change));
   }
+  if (root.has("beginning")) manifest.beginning = beginning_from_json(root.key("beginning"));
   for (const JsonPlace& file : root.key("files").elements()) {
     manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
     manifest.file_bytes.push_back(file.key("bytes").integer(0, most_file_bytes));
@@ -156,7 +158,9 @@ Manifest read_manifest(const std::string& checkpoint) {
   body.erase(hash);
   if (hash_text(body.dump()) != expected) throw IoError(path, "is damaged: its hash does not fit");
   const nlohmann::json json = std::move(body);
-  return manifest_from_json(json, path);
+  Manifest manifest = manifest_from_json(json, path);
+  manifest.hash = expected;
+  return manifest;
 }
 
 std::int64_t vocabulary_of(const Manifest& manifest, const std::string& checkpoint) {

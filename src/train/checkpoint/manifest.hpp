@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/run/changed_keys.hpp"
+#include "train/checkpoint/beginning.hpp"
+#include "train/checkpoint/key_change.hpp"
 
 namespace garonne::train {
 
@@ -37,12 +38,15 @@ struct Manifest {
   nlohmann::json products;
   std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
-  std::vector<KeyChange> changes;  // of the keys of the run so far
-  std::int64_t saved_at = 0;       // seconds since 1970; 0 = nobody said
+  std::vector<KeyChange> changes;      // of the keys of the run so far
+  std::int64_t saved_at = 0;           // seconds since 1970; 0 = nobody said
+  std::optional<Beginning> beginning;  // of a run that did not begin from its seed
   std::vector<GlobalTensor> tensors;
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> files;  // name, hash
   std::vector<std::int64_t> file_bytes;
+  // By which the manifest guards itself, as read_manifest() found it.
+  std::string hash;
 };
 
 // The step in the name of a checkpoint's folder, "step-<n>" with n >= 0 and no needless zero;

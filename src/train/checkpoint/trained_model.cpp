@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/contains.hpp"
 #include "base/error.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
@@ -42,17 +43,36 @@ exec::Machine TrainedModel::machine() {
 
 namespace {
 
-StartingPoint saved_point(const RunConfig& config, std::int64_t step,
-                          const std::function<void(const std::string&)>& warn) {
-  const std::string& run_directory = config.run.directory;
+// A checkpoint of the run, that which it began with, or none: what it began with is the seed's.
+struct SavedPoint {
   StartingPoint start;
+  bool of_run = false;     // its manifest speaks of the run
+  AllowedTensors allowed;  // by which it may differ from the run's model
+};
+
+SavedPoint saved_point(const RunConfig& config, std::int64_t step,
+                       const std::function<void(const std::string&)>& warn) {
+  const std::string& run_directory = config.run.directory;
+  SavedPoint saved;
+  StartingPoint& start = saved.start;
+  saved.of_run = true;
   if (step < 0) {
     start = find_starting_point(config, warn);
     if (start.checkpoint.empty())
-      throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
-  } else if (step > 0) {
+      throw IoError(run_directory, "has no checkpoint yet; --step 0 is what the run began with");
+  } else {
     const auto steps = list_checkpoints(run_directory);
-    if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
+    const bool is_saved = contains(steps, step);
+    if (!is_saved && step == 0) {
+      saved.of_run = false;
+      if (const auto beginning = beginning_of_run(run_directory)) {
+        start = open_beginning(run_directory, *beginning);
+        start.step = 0;
+        saved.allowed.missing = beginning->missing;
+      }
+      return saved;
+    }
+    if (!is_saved) {
       throw IoError(
           run_directory,
           fmt::format("has no checkpoint of step {}; there are {}", step,
@@ -62,7 +82,15 @@ StartingPoint saved_point(const RunConfig& config, std::int64_t step,
     start.manifest = verify_checkpoint_of_step(run_directory, step);
     start.step = start.manifest.step;
   }
-  return start;
+  return saved;
+}
+
+// As the run itself begins: by its data where it has no checkpoint.
+DataFacts facts_at(const SavedPoint& saved, const RunConfig& config) {
+  const WorkloadKind& kind = workload_kind(config.model.kind);
+  return saved.of_run
+             ? kind.facts_of_checkpoint(config, saved.start.manifest, saved.start.checkpoint)
+             : kind.open(config, "data.validation")->facts();
 }
 
 // What forwards need of a grid; the run's own keys are of training.
@@ -121,8 +149,9 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.config.run.resume = "auto";
   trained.device = std::make_unique<RunDevice>(trained.config, session);
   trained.budget_bytes = trained.device->budget_bytes(trained.config, session);
-  StartingPoint start;
-  session.agree([&] { start = saved_point(trained.config, step, warn); });
+  SavedPoint saved_as;
+  session.agree([&] { saved_as = saved_point(trained.config, step, warn); });
+  const StartingPoint& start = saved_as.start;
   const Manifest& manifest = start.manifest;
   dist::agree_on(session, [&] {
     dist::Facts facts = checkpoint_facts(start);
@@ -142,12 +171,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
         trained.config.train.micro_batch * grid->data * grid->pipeline;
   }
   session.agree([&] {
-    const WorkloadKind& kind = workload_kind(trained.config.model.kind);
-    const DataFacts facts =
-        start.checkpoint.empty()
-            ? kind.open(trained.config, "data.validation")->facts()
-            : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
-    trained.setup = make_setup(trained.config, facts, threads, grid ? session.rank() : 0);
+    trained.setup = make_setup(trained.config, facts_at(saved_as, trained.config), threads,
+                               grid ? session.rank() : 0);
     trained.compute = std::make_unique<ComputeSession>(threads);
   });
   trained.device->use_kernels(session);
@@ -180,7 +205,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
                                         std::vector<StateSpec>(), trained.device->staging());
     if (!start.checkpoint.empty()) {
       load_checkpoint(start.checkpoint, manifest, trained.setup.model, {}, trained.state,
-                      saved * parameters);
+                      saved_as.of_run ? saved * parameters : manifest.tensors.size(),
+                      saved_as.allowed);
     }
   });
   if (trained.setup.grid.ranks() > 1) open_axes(trained, session);
@@ -235,30 +261,28 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   stored.config.run.directory = run_directory;
   stored.config.run.resume = "auto";
   stored.config.grid = RunConfig::GridKeys();
-  const auto start = std::make_shared<const StartingPoint>(saved_point(stored.config, step, warn));
-  stored.step = start->step;
+  const auto saved = std::make_shared<const SavedPoint>(saved_point(stored.config, step, warn));
+  const StartingPoint& start = saved->start;
+  stored.step = start.step;
   stored.config = with_found_data(stored.config, run_directory);
   // Nothing is computed.
   stored.config.run.device = "cpu";
   stored.config.train.products = RunConfig().train.products;
   stored.config.memory = RunConfig().memory;
-  const WorkloadKind& kind = workload_kind(stored.config.model.kind);
-  const DataFacts facts =
-      start->checkpoint.empty()
-          ? kind.open(stored.config, "data.validation")->facts()
-          : kind.facts_of_checkpoint(stored.config, start->manifest, start->checkpoint);
-  stored.setup = make_setup(stored.config, facts, /*threads=*/1);
-  if (start->checkpoint.empty()) {
-    const auto compute = std::make_shared<ComputeSession>(1);
-    stored.parameter = [setup = stored.setup, compute](std::size_t number) {
-      return initial_parameter(setup, number);
-    };
-    return stored;
-  }
-  const auto reader = std::make_shared<const ShardReader>(start->checkpoint, start->manifest);
-  stored.parameter = [setup = stored.setup, start, reader](std::size_t number) {
-    return read_parameter(*reader, *start, setup.model.graph.parameters.at(number),
-                          setup.model.boxes.at(number).global,
+  stored.setup = make_setup(stored.config, facts_at(*saved, stored.config), /*threads=*/1);
+  std::shared_ptr<const ComputeSession> compute;
+  if (!saved->of_run) compute = std::make_shared<const ComputeSession>(1);
+  std::shared_ptr<const ShardReader> reader;
+  if (!start.checkpoint.empty())
+    reader = std::make_shared<const ShardReader>(start.checkpoint, start.manifest);
+  stored.parameter = [setup = stored.setup, saved, compute, reader](std::size_t number) {
+    const plan::ParameterSpec& spec = setup.model.graph.parameters.at(number);
+    const auto is_it = [&](const GlobalTensor& tensor) { return tensor.name == spec.name; };
+    const auto& tensors = saved->start.manifest.tensors;
+    const bool is_missing = is_named(saved->allowed.missing, spec.name) &&
+                            std::none_of(tensors.begin(), tensors.end(), is_it);
+    if (!reader || is_missing) return initial_parameter(setup, number);
+    return read_parameter(*reader, saved->start, spec, setup.model.boxes.at(number).global,
                           nn::state_scalar_type(setup.declaration.precision));
   };
   return stored;

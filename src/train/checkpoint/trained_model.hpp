@@ -35,7 +35,9 @@ struct TrainedModel {
   exec::Machine machine();
 };
 
-// Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed.
+// Step -1 = the newest checkpoint that verifies; 0 = what the run began
+// with: its parameters of another checkpoint (run/run_directory.hpp), or the initialisation, made
+// again from the seed.
 // The whole model on each rank, or, on a grid, which need not be that of the run, the part of its
 // stage, cut as declared, and tensor rank. Threads and budget are the least of all ranks. Throws
 // IoError when there is no such checkpoint, PlanError where the parameters of a rank alone pass its

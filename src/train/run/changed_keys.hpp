@@ -8,16 +8,9 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "base/json_input.hpp"
+#include "train/checkpoint/key_change.hpp"
 
 namespace garonne::train {
-
-struct KeyChange {
-  std::int64_t step = 0;  // the last one before it
-  std::string key;
-  std::string before;
-  std::string after;
-};
 
 // What may be another than it was, besides the keys that always may.
 struct AllowedChanges {
@@ -39,12 +32,5 @@ std::vector<KeyChange> allowed_changes(const RunConfig& saved, const RunConfig& 
                                        std::int64_t step, const nlohmann::json& saved_data,
                                        const AllowedChanges& allowed,
                                        const std::string& run_directory);
-
-// "optimizer.learning_rate is 0.001 from step 31 on, and was 0.003".
-std::string to_text(const KeyChange& change);
-
-nlohmann::ordered_json to_json(const KeyChange& change);
-// IoError as of any key of a manifest.
-KeyChange change_from_json(const JsonPlace& place);
 
 }  // namespace garonne::train

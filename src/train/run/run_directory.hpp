@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ struct StartingPoint {
 StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
                                   const AllowedChanges& allowed = {});
+
+// Where the run in a directory took its first parameters from, by its own record or by that of its
+// newest checkpoint; nothing where that was the seed. Throws IoError.
+std::optional<Beginning> beginning_of_run(const std::string& run_directory);
+// That checkpoint, verified. Throws IoError where it is gone, damaged, or another by now.
+StartingPoint open_beginning(const std::string& run_directory, const Beginning& beginning);
 
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);

@@ -44,6 +44,14 @@ data::TokenSamples samples_of(const RunConfig& config, const std::string& key,
   return {key, files, data::training_dataset, sequence, config.model.vocabulary};
 }
 
+// The first that says its tokenizer; null where none does.
+const data::TokenFileInfo* naming_file(const data::TokenSamples& samples) {
+  for (const data::TokenPart& part : samples.parts()) {
+    if (!part.file.tokenizer.empty()) return &part.file;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 data::TokenSamples training_samples(const RunConfig& config) {
@@ -82,8 +90,9 @@ data::TokenSamples validation_samples(const RunConfig& config, const data::Token
   };
   if (samples.vocabulary() > 0 && samples.vocabulary() != training.vocabulary())
     refuse("a vocabulary of", samples.vocabulary(), training.vocabulary());
-  if (!samples.tokenizer().empty() && !training.tokenizer().empty() &&
-      samples.tokenizer() != training.tokenizer())
+  const data::TokenFileInfo* const here = naming_file(samples);
+  const data::TokenFileInfo* const there = naming_file(training);
+  if (here != nullptr && there != nullptr && !data::same_tokenizer(*here, *there))
     refuse("tokens of the tokenizer", samples.tokenizer(), training.tokenizer());
   return samples;
 }

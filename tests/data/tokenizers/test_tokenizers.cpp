@@ -295,6 +295,49 @@ TEST(Tokenizers, TwoFilesOfGpt2AreOne) {
   EXPECT_EQ(again->name(), tokenizer->name());
 }
 
+TEST(Tokenizers, AreOneWhereTheyMakeTheSameIds) {
+  const Scratch scratch;
+  const auto made = [&](const nlohmann::json& json, int indent) {
+    return open_tokenizer(scratch.write("one.json", json.dump(indent)));
+  };
+  const nlohmann::json whole = json_of("gpt2");
+  const auto first = made(whole, -1);
+  EXPECT_TRUE(same_ids(*first, *first));
+  const auto expect_same = [&](bool same, const std::string& what, const nlohmann::json& json) {
+    const auto other = made(json, 1);
+    EXPECT_NE(other->name(), first->name()) << what;
+    EXPECT_EQ(same_ids(*first, *other), same) << what;
+  };
+  expect_same(true, "spaces", whole);
+  for (const char* key : {"post_processor", "decoder", "padding", "more"}) {
+    nlohmann::json changed = whole;
+    changed[key] = nullptr;
+    expect_same(true, key, changed);
+  }
+  nlohmann::json texts_of_merges = whole;
+  for (auto& merge : texts_of_merges["model"]["merges"])
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  expect_same(true, "merges as texts", texts_of_merges);
+  const auto patched = [&](const char* path, const nlohmann::json& value) {
+    nlohmann::json changed = whole;
+    changed[nlohmann::json::json_pointer(path)] = value;
+    return changed;
+  };
+  expect_same(false, "a normaliser", patched("/normalizer", {{"type", "NFC"}}));
+  expect_same(false, "whole words", patched("/model/ignore_merges", true));
+  expect_same(false, "two merges", patched("/model/merges/0", whole["model"]["merges"][1]));
+  expect_same(false, "no added tokens", patched("/added_tokens", nlohmann::json::array()));
+  expect_same(false, "white space", patched("/added_tokens/0/lstrip", true));
+  expect_same(false, "an id", patched("/added_tokens/0/id", 700));
+  expect_same(false, "a cut",
+              patched("/pre_tokenizer",
+                      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}));
+  expect_same(false, "a leading space",
+              patched("/pre_tokenizer",
+                      {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}}));
+  EXPECT_FALSE(same_ids(*first, *make_tokenizer("byte")));
+}
+
 TEST(Tokenizers, BytesAreATokenizerOfHuggingFace) {
   const Scratch scratch;
   const auto bytes = make_tokenizer("byte");
