@@ -19,6 +19,7 @@
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/evaluation/generation.hpp"
+#include "train/evaluation/validation_batches.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
 #include "train/workload/text_workload.hpp"

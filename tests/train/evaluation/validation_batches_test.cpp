@@ -48,7 +48,8 @@ TEST(SpreadSample, IsTheMiddleOfItsStretch) {
       }
     }
   }
-  EXPECT_EQ(spread_sample((1LL << 31) - 2, (1LL << 31) - 1, 1LL << 48), (1LL << 48) - (1 << 16));
+  EXPECT_EQ(spread_sample((1LL << 31) - 2, (1LL << 31) - 1, 1LL << 48),
+            (1LL << 48) - (1 << 16) - 1);
 }
 
 TEST(ValidationBatches, OfOneFileAllOrEvenlySpread) {
