@@ -202,15 +202,27 @@ void export_model(const ExportOptions& options, dist::Session& session) {
   const train::StoredModel stored = train::open_stored_model(
       options.run, options.step,
       [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
-  const auto tokenizer =
-      train::tokenizer_of_run(options.run, stored.setup.facts.tokenizer, options.tokenizer);
+  const train::DataFacts& facts = stored.setup.facts;
+  const std::unique_ptr<data::Tokenizer> tokenizer =
+      train::tokenizer_of_run(options.run, facts.tokenizer, options.tokenizer);
+  if (!options.tokenizer.empty()) {
+    train::expect_tokenizer_fits(
+        *tokenizer, std::max(stored.config.model.vocabulary, facts.vocabulary), options.tokenizer);
+    const std::string warning =
+        train::other_tokenizer_warning(*tokenizer, facts.tokenizer, options.tokenizer);
+    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  }
   train::export_huggingface(stored, tokenizer.get(), folder);
   if (tokenizer != nullptr && !tokenizer->transformers_difference().empty()) {
     fmt::print("note: {} of transformers {}\n", tokenizer->transformers_class(),
                tokenizer->transformers_difference());
   }
-  fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
-             stored.step, folder);
+  fmt::print("step {} written to {} (model.safetensors, config.json, generation_config.json{})\n",
+             stored.step, folder,
+             tokenizer ? fmt::format(", tokenizer_config.json and {}",
+                                     data::huggingface_tokenizer(*tokenizer).name)
+                       : "; no tokenizer: the data of the run name none that is known here, "
+                         "--tokenizer FILE adds one");
 }
 
 void add_export(CLI::App& checkpoint, Chosen& chosen) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -18,8 +19,10 @@
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/evaluation/generation.hpp"
+#include "train/evaluation/validation_batches.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
+#include "train/workload/text_workload.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
@@ -37,15 +40,18 @@ struct EvalOptions {
   train::Generation generation;
   GridShape grid = {.data = 0};  // data 0 = what is left of the ranks
   FieldEvalOptions fields;
-  std::string data;  // in the place of the run's validation data
+  std::string data;           // in the place of the run's validation data
+  std::string part;           // of its tokens files
+  std::int64_t batches = -1;  // 0 = all; −1 = those of the run
   bool json = false;
 };
 
 // Options that one kind of model has and the other has not, as given.
 struct Given {
   bool generate = false;
-  std::string of_grid;    // the first such; empty = none
-  std::string of_fields;  // likewise
+  std::string of_grid;      // the first such; empty = none
+  std::string of_fields;    // likewise
+  std::string of_generate;  // likewise
 };
 
 void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
@@ -54,6 +60,18 @@ void check_given(const EvalOptions& options, const Given& given, const std::stri
   if (!given.of_grid.empty()) train::expect_model_of(train::text_kind(), kind, given.of_grid, "");
   if (!given.of_fields.empty())
     train::expect_model_of(train::fields_kind(), kind, given.of_fields, "");
+  if (!options.part.empty())
+    train::expect_model_of(train::text_kind(), kind, "--part", options.part);
+  if (!options.part.empty() && options.data.empty())
+    throw ConfigError("--part", options.part, "is of the files of --data, which is not given");
+  if (!given.generate && !given.of_generate.empty())
+    throw ConfigError(given.of_generate, "",
+                      "is of texts that --generate or --generate-from asks for, and neither is "
+                      "given");
+  for (const std::string& stop : options.generation.stop_texts) {
+    if (stop.empty())
+      throw ConfigError("--stop", stop, "is empty, as every text begins; leave it out");
+  }
 }
 
 // What a session of so many ranks is; none where every rank has the whole model.
@@ -64,23 +82,70 @@ std::optional<GridShape> grid_of(const EvalOptions& options, const Given& given,
   return shape;
 }
 
+std::string name_of(const train::ValidationSource& source) {
+  if (source.part.empty()) return source.path;
+  return fmt::format(
+      "{} ({})", source.path,
+      source.part == data::validation_dataset ? "its validation tokens" : "its tokens");
+}
+
+// Of all, or of each source where there are several; for people.
+std::string sources_text(const train::ValidationBatches& batches, const std::vector<double>& means,
+                         std::int64_t micro_batch) {
+  std::string text;
+  for (std::size_t i = 0; i < batches.sources().size(); ++i) {
+    const train::ValidationSource& source = batches.sources()[i];
+    const std::int64_t evaluated = batches.batches_of(i) * micro_batch;
+    text += fmt::format("{} of {} of {}", evaluated, counted(source.samples, "sample"),
+                        name_of(source));
+    if (batches.sources().size() > 1)
+      text += fmt::format(", whose loss is {:.4f} and weighs {:.4g}", means[i], batches.share(i));
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json sources_json(const train::ValidationBatches& batches,
+                                    const std::vector<double>& means, std::int64_t micro_batch) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < batches.sources().size(); ++i) {
+    const train::ValidationSource& source = batches.sources()[i];
+    nlohmann::ordered_json entry = {{"path", source.path}};
+    if (!source.part.empty()) entry["part"] = source.part;
+    entry["weight"] = batches.share(i);
+    entry["samples"] = source.samples;
+    entry["evaluated"] = batches.batches_of(i) * micro_batch;
+    entry["loss"] = means[i];
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 // The loss over the validation part, whose micro-batches the data ranks share. Says nothing where
 // there is no such part.
 void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
-                   const train::Workload& workload, bool quiet, nlohmann::ordered_json& result,
-                   dist::Session& session) {
+                   const train::Workload& workload, std::int64_t wanted, bool quiet,
+                   nlohmann::ordered_json& result, dist::Session& session) {
   const auto& config = trained.config;
-  setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
-  const std::int64_t batches =
+  const std::int64_t of_run = std::max<std::int64_t>(1, config.evaluation.batches);
+  setup.config.evaluation.batches = wanted < 0    ? of_run
+                                    : wanted == 0 ? std::numeric_limits<std::int64_t>::max()
+                                                  : wanted;
+  const std::int64_t most =
       train::validation_micro_batches(setup.config, workload.samples(train::Part::Validation));
   result["validation_loss"] = nullptr;
-  if (batches == 0) {
+  if (most == 0) {
     // Forecasts say themselves what they are of.
-    if (!quiet && workload.item() == train::token_item)
-      fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
-                 config.data.path);
+    if (!quiet && workload.item() == train::token_item) {
+      const std::string& data =
+          config.data.validation.empty() ? config.data.path : config.data.validation;
+      fmt::print("step {}: {} holds no validation part of a micro-batch ({})\n", trained.step, data,
+                 counted(config.train.micro_batch, "sample"));
+    }
     return;
   }
+  const std::int64_t micro_batch = config.train.micro_batch;
+  const train::ValidationBatches batches(workload.validation_sources(), most, micro_batch);
   plan::Program program;
   plan::Prediction prediction;
   session.agree([&] {
@@ -93,13 +158,15 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
     }
   });
   std::int64_t peak = 0;
-  const double loss =
-      train::validation_loss(setup, program, trained.machine(), workload,
-                             std::make_shared<data::Reader>(), batches, session, peak);
+  const std::vector<double> means =
+      train::validation_losses(setup, program, trained.machine(), workload,
+                               std::make_shared<data::Reader>(), batches, session, peak);
+  const double loss = batches.weighted(means);
   const auto peaks = session.all_reduce_max(std::vector{peak, prediction.peak_bytes});
   result["validation_loss"] = loss;
-  const std::int64_t items = batches * config.train.micro_batch * workload.items_per_sample();
+  const std::int64_t items = batches.batches() * micro_batch * workload.items_per_sample();
   result[workload.item() == train::token_item ? "validation_tokens" : "validation_samples"] = items;
+  result["validation_data"] = sources_json(batches, means, micro_batch);
   result["peak_bytes"] = peaks[0];
   result["planned_peak_bytes"] = peaks[1];
   if (quiet) return;
@@ -107,6 +174,7 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
              loss, workload.loss_unit(),
              counted(items, workload.item() == train::token_item ? "token" : "sample"),
              format_bytes(peaks[0]), format_bytes(peaks[1]));
+  fmt::print("{}", sources_text(batches, means, micro_batch));
 }
 
 // A whole file, or the standard input for "-". The line break that ends a file is no part of it.
@@ -156,6 +224,12 @@ void generate(const EvalOptions& options, const train::Setup& setup,
              format_bytes(made.planned_peak_bytes));
 }
 
+// As a tokens file calls them; empty = its validation tokens where there are some.
+std::string dataset_of(const EvalOptions& options) {
+  if (options.part == "training") return data::training_dataset;
+  return options.part == "validation" ? data::validation_dataset : "";
+}
+
 ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
   session.agree(
@@ -168,8 +242,20 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
   const bool without_data =
       given.generate && trained.config.data.path.empty() && options.data.empty();
   std::unique_ptr<train::Workload> workload;
+  const bool text = &train::workload_kind(trained.config.model.kind) == &train::text_kind();
   if (!without_data) {
     session.agree([&] {
+      if (text && !options.data.empty()) {
+        workload = std::make_unique<train::TextWorkload>(
+            trained.config, trained.setup.facts, "--data", options.data, dataset_of(options));
+        return;
+      }
+      if (text && trained.config.data.path.empty()) {
+        throw ConfigError("--data", "",
+                          fmt::format("is needed: {} names no data.path, as what was imported has "
+                                      "none, so say what to evaluate on",
+                                      options.run));
+      }
       workload =
           train::open_workload(trained.config, options.data.empty() ? "data.validation" : "--data");
     });
@@ -187,6 +273,13 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
                         "wants a tokenizer, and the files of tokens that the run was trained on "
                         "name none: give --tokenizer FILE");
     }
+    if (options.tokenizer.empty()) return;
+    const train::DataFacts& facts = trained.setup.facts;
+    train::expect_tokenizer_fits(
+        *tokenizer, std::max(trained.config.model.vocabulary, facts.vocabulary), options.tokenizer);
+    const std::string warning =
+        train::other_tokenizer_warning(*tokenizer, facts.tokenizer, options.tokenizer);
+    if (!warning.empty() && session.rank() == 0) fmt::print(stderr, "warning: {}\n", warning);
   });
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
   std::optional<FieldEval> fields;
@@ -202,7 +295,7 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
       fmt::print("step {}: no validation, since {} names no data.path\n", trained.step,
                  options.run);
   } else {
-    evaluate_loss(trained, setup, *workload, quiet, result, session);
+    evaluate_loss(trained, setup, *workload, options.batches, quiet, result, session);
   }
   if (fields) result["skill"] = fields->run(quiet, session);
   if (given.generate) generate(options, setup, *tokenizer, trained, result, session);
@@ -233,6 +326,17 @@ void add_eval(CLI::App& app, Chosen& chosen) {
           "files to evaluate on, as a test set, in the place of the validation data of the "
           "run")
       ->option_text("PATH");
+  command
+      ->add_option("--part", options->part,
+                   "text: which tokens of the files of --data: training or validation [validation "
+                   "where a file has them]")
+      ->check(CLI::IsMember({"training", "validation"}))
+      ->option_text("NAME");
+  command
+      ->add_option("--batches", options->batches,
+                   "micro-batches of the loss, spread evenly over the data; 0 = all "
+                   "[evaluation.batches of the run]")
+      ->check(count(0));
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
   command
@@ -275,6 +379,10 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->check(count(1, 10000))
       ->capture_default_str();
   command->add_option("--seed", generation.seed, "of sampling")->capture_default_str();
+  std::vector<const CLI::Option*> of_generate;
+  for (const char* name : {"--tokenizer", "--tokens", "--temperature", "--top-k", "--top-p",
+                           "--repetition-penalty", "--stop", "--continuations", "--seed"})
+    of_generate.push_back(command->get_option(name));
   const std::vector<const CLI::Option*> of_grid = {
       command
           ->add_option("--grid.tensor", options->grid.tensor,
@@ -349,7 +457,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
         return found == several.end() ? std::string() : (*found)->get_name();
       };
       const Given given{generate->count() + from_file->count() > 0, first_of(of_grid),
-                        first_of(of_fields)};
+                        first_of(of_fields), first_of(of_generate)};
       return evaluate(*options, given, session);
     };
   });

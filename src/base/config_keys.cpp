@@ -152,9 +152,9 @@ std::vector<KeySpec> data_keys() {
       text_key("data.period", GARONNE_MEMBER(data, period), {},
                "fields: dates that are trained on, as 1860/1999 or 2000-03-01/; none = all"),
       text_key("data.validation", GARONNE_MEMBER(data, validation), {},
-               "files of the same kind that are not trained on; none = text: the validation tokens "
-               "of data.path; fields: no validation, or data.path where there is a "
-               "data.validation_period"),
+               "files of the same kind that are not trained on, of tokens files that have "
+               "validation tokens those; none = text: the validation tokens of data.path; fields: "
+               "no validation, or data.path where there is a data.validation_period"),
       text_key("data.validation_period", GARONNE_MEMBER(data, validation_period), {},
                "fields: dates of the validation; none = all"),
       text_key("data.layout", GARONNE_MEMBER(data, layout), {},

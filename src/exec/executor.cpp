@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -175,6 +176,10 @@ HostBatch Executor::load_batch(int micro_batch, Running& running) {
 std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
                                          Running& running) const {
   HostBatch batch = load_batch(instruction.micro_batch, running);
+  if (batch.samples.empty()) {
+    running.lacks_data = true;
+    batch.samples.assign(static_cast<std::size_t>(model_.batch), 0);
+  }
   std::vector<at::Tensor> tensors;
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
     const plan::ValueSpec& spec = model_.graph.values[as_index(value.value)];
@@ -320,6 +325,8 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
   }
   const at::Tensor& sums = running.buffers[as_index(output)];
   if (instruction.arguments.drops_loss) sums.narrow(0, 0, 1).zero_();
+  // In the sum of all ranks, so that the step ends on all of them, and nothing is updated.
+  if (running.lacks_data) sums.narrow(0, 0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
   // Piece by piece, so that the sum does not depend on how gradients are grouped.
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[as_index(id)];

@@ -33,7 +33,7 @@ namespace garonne::exec {
 
 // One micro-batch on the host: which samples, and the loaded values by their names in the model.
 struct HostBatch {
-  std::vector<std::int64_t> samples;                        // [batch]
+  std::vector<std::int64_t> samples;                        // [batch]; none: it cannot be had
   std::map<std::string, std::vector<std::int64_t>> values;  // tokens, targets [batch · sequence]
   // Fields in place of tokens; they become tensors of the compute type. As single precision, which
   // is what files hold, and which doubles hold exactly.

@@ -116,6 +116,7 @@ struct Executor::Running {
   device::Mark begun{Lane::Collective, 0};  // of the last collective on another lane; the host's
   std::chrono::steady_clock::time_point start;  // of the instruction
   std::vector<device::Mark> moments;            // on a GPU: before each instruction, and at the end
+  bool lacks_data = false;                      // of a micro-batch: the loss is made NaN
   StepOutputs outputs;
 };
 

@@ -48,25 +48,31 @@ void TrainingRun::say(const std::string& text) const {
   std::fflush(stdout);
 }
 
-// Where fields cannot be read the others wait for this rank: what it lacks is taken as NaN, so that
-// the loss is none and the step ends on all ranks before anything is updated. Tokens have no NaN.
+// Where data cannot be read the others wait for this rank: what it lacks is taken as NaN, so that
+// the loss is none and the step ends on all ranks before anything is updated. Tokens have no NaN:
+// the step is made without samples, which steps of a GPU, that may be recorded, cannot be.
 exec::HostBatch TrainingRun::load(int micro_batch) {
   try {
     if (!load_failure_) return stream_->next(micro_batch);
   } catch (const IoError& failure) {
-    if (workload_->item() == token_item) throw;
+    if (workload_->item() == token_item && device_->kind() == DeviceKind::Cuda) throw;
     load_failure_ = failure;
   }
+  const bool tokens = workload_->item() == token_item;
   exec::HostBatch batch;
-  batch.samples.assign(static_cast<std::size_t>(config_.train.micro_batch), 0);
+  if (!tokens) batch.samples.assign(static_cast<std::size_t>(config_.train.micro_batch), 0);
   for (const plan::Instruction& instruction : program_.instructions) {
     if (instruction.operation != plan::Operation::Load || instruction.micro_batch != micro_batch)
       continue;
     for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
       const plan::ValueSpec& value =
           setup_.model.graph.values[static_cast<std::size_t>(loaded.value)];
-      batch.fields[value.name].assign(static_cast<std::size_t>(value.elements()),
-                                      std::numeric_limits<float>::quiet_NaN());
+      const auto elements = static_cast<std::size_t>(value.elements());
+      if (tokens) {
+        batch.values[value.name].assign(elements, 0);
+      } else {
+        batch.fields[value.name].assign(elements, std::numeric_limits<float>::quiet_NaN());
+      }
     }
   }
   return batch;

@@ -193,7 +193,8 @@ class OtherTokens(ProgramTest):
 
         # The validation part of the run's own file is that text.
         self.assertEqual(loss("--data", other), loss())
-        self.assertNotEqual(loss("--data", self.data), loss())
+        self.assertEqual(loss("--data", self.data), loss())
+        self.assertNotEqual(loss("--data", self.data, "--part", "training"), loss())
         wide = self.folder / "wide.h5"
         tokenizer = SOURCE / "tests/data/tokenizers/sentencepiece/bpe.model"
         run("data", "text", self.folder / "validation.txt", "--output", wide, "--tokenizer", tokenizer)

@@ -52,6 +52,12 @@ std::uint64_t recorded_end(const unsigned char* head, std::size_t count) {
   return base + little_endian(head + position, static_cast<int>(address_bytes));
 }
 
+// In any encoding that has ASCII's letters.
+bool is_of_text(unsigned char byte) {
+  constexpr unsigned char first_letter = 0x20;
+  return byte >= first_letter || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
 // Says in plain words what HDF5 would say in its own, and keeps obviously foreign files from it.
 // Returns the bytes of the file.
 std::int64_t check_before_opening(const std::string& path) {
@@ -77,6 +83,9 @@ std::int64_t check_before_opening(const std::string& path) {
           ", but netCDF-3; `nccopy -k nc4 OLD NEW` makes a netCDF-4 file of it, which is one";
     } else if (count >= 4 && std::memcmp(head, "GRIB", 4) == 0) {
       message += ", but GRIB; `cdo -f nc4 copy OLD NEW` makes a netCDF-4 file of it, which is one";
+    } else if (std::all_of(head, head + count, is_of_text)) {
+      message +=
+          ", but text; `garonne data text FILE --output tokens.h5` makes a file of tokens of it";
     }
     throw IoError(path, message);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
@@ -43,6 +45,35 @@ std::int64_t check_input(const std::string& path) {
   return bytes;
 }
 
+// What can be told from the first bytes, none of which begins a text.
+void refuse_other_formats(const std::string& path) {
+  struct Format {
+    std::string_view beginning;
+    std::string_view name;
+    std::string_view advice;
+  };
+  using namespace std::string_view_literals;
+  constexpr std::string_view unpack = "unpack it first";
+  static constexpr std::array formats = {
+      Format{"\x89HDF\r\n\x1A\n"sv, "an HDF5 file",
+             "one of tokens is trained on as it is: data.path"},
+      Format{"\x93NUMPY"sv, "an array of NumPy",
+             "write tokens as a .bin of uint16, and a text as a text"},
+      Format{"\x1F\x8B"sv, "packed by gzip", unpack},
+      Format{"PK\x03\x04"sv, "a zip archive", unpack},
+      Format{"\x28\xB5\x2F\xFD"sv, "packed by zstd", unpack},
+      Format{"\xFD\x37zXZ\x00"sv, "packed by xz", unpack},
+  };
+  std::ifstream stream(path, std::ios::binary);
+  std::array<char, 8> head{};
+  stream.read(head.data(), head.size());
+  const std::string_view beginning(head.data(), static_cast<std::size_t>(stream.gcount()));
+  for (const Format& format : formats) {
+    if (!beginning.starts_with(format.beginning)) continue;
+    throw IoError(path, fmt::format("is {}, not text; {}", format.name, format.advice));
+  }
+}
+
 bool same_file(const std::string& left, const std::string& right) {
   std::error_code error;
   return fs::equivalent(left, right, error) && !error;
@@ -57,6 +88,7 @@ std::int64_t check(const TextConversion& conversion) {
   for (const auto* list : {&conversion.inputs, &conversion.validation_inputs}) {
     for (const std::string& path : *list) {
       bytes += check_input(path);
+      if (!find_foreign_tokens(path)) refuse_other_formats(path);
       inputs.push_back(path);
     }
   }

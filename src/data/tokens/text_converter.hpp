@@ -27,8 +27,8 @@ struct TextConversion {
 // what it was before; a failure removes the partial file. Returns the description of what was
 // written. ConfigError: no input, a tokenizer that is not known or
 // that cannot be used, a text given both for training and for
-// validation, an output that is one of the texts. IoError: a text that is missing, empty or not a
-// file; a disk that is full or refuses.
+// validation, an output that is one of the texts. IoError: a text that is missing, empty, not a
+// file or a file of another format; a disk that is full or refuses.
 TokenFileInfo convert_text(const TextConversion& conversion);
 
 }  // namespace garonne::data

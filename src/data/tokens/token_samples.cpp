@@ -65,14 +65,16 @@ TokenSamples::TokenSamples(const std::string& key, const std::vector<WeightedPat
   double sum = 0;
   const auto foreign = std::make_shared<ForeignReader>();
   for (const WeightedPath& file : files) {
-    TokenPart part{.file = inspect_token_file(file.path, foreign), .dataset = dataset};
+    TokenPart part{.file = inspect_token_file(file.path, foreign),
+                   .dataset = file.dataset.empty() ? dataset : file.dataset,
+                   .weight = file.weight};
     const TokenFileInfo& info = part.file;
-    const std::int64_t tokens = info.tokens_of(dataset);
+    const std::int64_t tokens = info.tokens_of(part.dataset);
     part.windows = windows(tokens, sequence);
     if (part.windows < 1) {
       throw IoError(info.path, fmt::format("dataset \"{}\" has {} tokens; one sample of sequence "
                                            "{} takes {}",
-                                           dataset, tokens, sequence, sequence + 1));
+                                           part.dataset, tokens, sequence, sequence + 1));
     }
     if (info.vocabulary > 0) {
       if (said != nullptr && info.vocabulary != vocabulary_) {

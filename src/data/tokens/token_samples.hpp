@@ -14,6 +14,7 @@ namespace garonne::data {
 struct WeightedPath {
   double weight = 1;
   std::string path;
+  std::string dataset = {};  // of the file; empty = that of all files
 };
 
 // "tokens.h5", or files in proportions: "0.7*first.idx, 0.3*second.bin". A text that is the name of
@@ -24,6 +25,7 @@ std::vector<WeightedPath> parse_blend(const std::string& key, const std::string&
 struct TokenPart {
   TokenFileInfo file;
   std::string dataset;       // "tokens" or "validation"
+  double weight = 1;         // as it was given
   std::int64_t windows = 0;  // of the file
   std::int64_t samples = 0;  // that are taken from it: each window once or more often
 };

@@ -11,21 +11,19 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
   return std::min(config.evaluation.batches, validation_samples / config.train.micro_batch);
 }
 
-double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::Machine& machine, const Workload& workload,
-                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
-                       dist::Session& session, std::int64_t& peak_bytes) {
+std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
+                                      const exec::Machine& machine, const Workload& workload,
+                                      const std::shared_ptr<data::Reader>& reader,
+                                      const ValidationBatches& batches, dist::Session& session,
+                                      std::int64_t& peak_bytes) {
+  const std::int64_t micro_batches = batches.batches();
   const auto ranks = static_cast<std::int64_t>(setup.grid.shape().data);
   const auto mine = static_cast<std::int64_t>(setup.grid.coordinates_of(session.rank()).data);
   const std::int64_t rounds = (micro_batches + ranks - 1) / ranks;
-  const std::int64_t batch = setup.config.train.micro_batch;
   const auto samples_of = [=](std::int64_t round) {
-    std::vector<std::int64_t> samples;
     // A rank that has nothing left runs along where parameters are gathered.
     const std::int64_t place = round * ranks + mine;
-    const std::int64_t first = (place < micro_batches ? place : 0) * batch;
-    for (std::int64_t i = 0; i < batch; ++i) samples.push_back(first + i);
-    return samples;
+    return batches.samples_of(place < micro_batches ? place : 0);
   };
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
@@ -55,12 +53,22 @@ double validation_loss(const Setup& setup, const plan::Program& program,
     peak_bytes = std::max(peak_bytes, outputs.peak_bytes);
   }
   const std::vector<double> all = session.all_gather(losses);
-  double sum = 0;
+  std::vector<double> in_order;
   for (std::int64_t j = 0; j < micro_batches; ++j) {
     const int owner = setup.grid.rank_of({static_cast<int>(j % ranks), loss_stage, 0});
-    sum += all[static_cast<std::size_t>(owner * rounds + j / ranks)];
+    in_order.push_back(all[static_cast<std::size_t>(owner * rounds + j / ranks)]);
   }
-  return sum / static_cast<double>(micro_batches);
+  return batches.means(in_order);
+}
+
+double validation_loss(const Setup& setup, const plan::Program& program,
+                       const exec::Machine& machine, const Workload& workload,
+                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
+                       dist::Session& session, std::int64_t& peak_bytes) {
+  const ValidationBatches batches(workload.validation_sources(), micro_batches,
+                                  setup.config.train.micro_batch);
+  return batches.weighted(
+      validation_losses(setup, program, machine, workload, reader, batches, session, peak_bytes));
 }
 
 }  // namespace garonne::train

@@ -1,10 +1,13 @@
 #include "train/evaluation/generation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <span>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/philox.hpp"
 #include "train/evaluation/text_passes.hpp"
 
@@ -27,6 +30,16 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer& tokenizer,
   // Something has to be continued; what comes before a text, or a line break, says least.
   return tokenizer.begin_of_text() ? std::vector{*tokenizer.begin_of_text()}
                                    : tokenizer.encode("\n");
+}
+
+void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary) {
+  for (const std::uint32_t token : prompt) {
+    if (static_cast<std::int64_t>(token) < vocabulary) continue;
+    throw ConfigError(
+        fmt::format("the prompt has the token {}, which is outside the model's "
+                    "vocabulary of {}: the tokenizer is not the model's",
+                    token, vocabulary));
+  }
 }
 
 // A continuation as it grows.
@@ -82,13 +95,14 @@ Generated generate(const Setup& setup, const Generation& generation,
                    const std::function<void(const std::string&)>& say) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::uint32_t> prompt = tokens_of_prompt(tokenizer, generation.prompt);
+  const std::int64_t known = std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
+  session.agree([&] { expect_known(prompt, known); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
   TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
   // The table of a rank may have padding behind, and a tokenizer fewer tokens than the model.
-  const auto vocabulary = static_cast<std::size_t>(std::min(
-      std::max(setup.config.model.vocabulary, setup.facts.vocabulary), tokenizer.vocabulary()));
+  const auto vocabulary = static_cast<std::size_t>(std::min(known, tokenizer.vocabulary()));
   const Coordinates mine = setup.grid.coordinates_of(session.rank());
   const int data_ranks = setup.grid.shape().data;
   const int last_stage = stage_with_loss(setup);

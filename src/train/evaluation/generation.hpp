@@ -35,8 +35,9 @@ struct Generated {
 // Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
 // ends where the tokenizer's end of a text comes. The data ranks of the setup's grid share them,
 // stages and tensor ranks make each together; the random numbers are functions of seed, text and
-// token. `say` is told, before the first token, how that will be done. Throws PlanError, agreed,
-// where the passes do not fit the budget. Collective over all ranks, which have the same prompt.
+// token. `say` is told, before the first token, how that will be done. Throws, agreed,
+// ConfigError for a prompt with tokens that the model has not, PlanError where the passes do not
+// fit the budget. Collective over all ranks, which have the same prompt.
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer& tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,

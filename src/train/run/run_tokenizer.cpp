@@ -1,5 +1,8 @@
 #include "train/run/run_tokenizer.hpp"
 
+#include <fmt/format.h>
+
+#include "base/error.hpp"
 #include "base/file.hpp"
 
 namespace garonne::train {
@@ -19,6 +22,24 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directo
   if (file.empty()) return data::make_tokenizer(name);
   const std::string path = run_directory + "/" + file;
   return data::make_tokenizer(name, read_text_file(path), path);
+}
+
+void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_vocabulary,
+                           const std::string& given) {
+  if (tokenizer.vocabulary() <= model_vocabulary) return;
+  throw ConfigError("--tokenizer", given,
+                    fmt::format("has {} tokens, and the model {}; give the one that its data were "
+                                "made with",
+                                tokenizer.vocabulary(), model_vocabulary));
+}
+
+std::string other_tokenizer_warning(const data::Tokenizer& tokenizer, const std::string& trained,
+                                    const std::string& given) {
+  if (trained.empty() || tokenizer.name() == trained) return {};
+  return fmt::format(
+      "--tokenizer {} is {}, and the model was trained on tokens of {}, which stand for other "
+      "texts",
+      given, tokenizer.name(), trained);
 }
 
 }  // namespace garonne::train

@@ -2,6 +2,7 @@
 // data.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,5 +20,15 @@ void save_tokenizer(const std::string& run_directory, const data::Tokenizer& tok
 std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directory,
                                                   const std::string& name,
                                                   const std::string& given = {});
+
+// Throws ConfigError where the tokenizer that the user gave by --tokenizer has more tokens than a
+// model of so many: their vectors are nowhere.
+void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_vocabulary,
+                           const std::string& given);
+
+// What to warn of where it is not the one named `trained`, whose tokens the model has learned;
+// empty where it is, or nobody knows.
+std::string other_tokenizer_warning(const data::Tokenizer& tokenizer, const std::string& trained,
+                                    const std::string& given);
 
 }  // namespace garonne::train

@@ -322,6 +322,11 @@ std::int64_t FieldWorkload::samples(Part part) const {
   return validation_ ? validation_->info().samples : 0;
 }
 
+std::vector<ValidationSource> FieldWorkload::validation_sources() const {
+  if (!validation_) return {};
+  return {{.path = validation_->info().path, .samples = validation_->info().samples}};
+}
+
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
   const data::FieldParts parts = {

@@ -36,6 +36,7 @@ class FieldWorkload final : public Workload {
                               const std::string& checkpoint) const override;
   dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
+  std::vector<ValidationSource> validation_sources() const override;
   // Every sample may follow every other: a frame is far larger than what a disk reads at once.
   std::int64_t shuffle_block() const override { return 1; }
   std::string item() const override { return sample_item; }

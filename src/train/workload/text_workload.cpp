@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -30,18 +31,27 @@ class TextStream final : public BatchStream {
   data::TokenStream stream_;
 };
 
-// Files of `text`, which `key` has; a file that is too short for a sample is refused by key.
+// Files of `text`, which `key` has; a file that is too short for a sample is refused by key. Of
+// each file the part `dataset`; where that is empty its validation tokens if it has them.
 data::TokenSamples samples_of(const RunConfig& config, const std::string& key,
-                              const std::string& text) {
+                              const std::string& text, const std::string& dataset,
+                              std::int64_t vocabulary) {
   const std::int64_t sequence = config.model.sequence;
-  const std::vector<data::WeightedPath> files = data::parse_blend(key, text);
-  for (const data::WeightedPath& file : files) {
-    const std::int64_t tokens = data::inspect_token_file(file.path).tokens;
+  std::vector<data::WeightedPath> files = data::parse_blend(key, text);
+  for (data::WeightedPath& file : files) {
+    const data::TokenFileInfo info = data::inspect_token_file(file.path);
+    file.dataset = dataset;
+    if (dataset.empty())
+      file.dataset = info.validation_tokens > 0 ? data::validation_dataset : data::training_dataset;
+    const bool validation = file.dataset == data::validation_dataset;
+    const std::int64_t tokens = info.tokens_of(file.dataset);
     if (data::windows(tokens, sequence) > 0) continue;
+    if (validation && tokens == 0) throw ConfigError(key, file.path, "holds no validation tokens");
     throw ConfigError("model.sequence", fmt::format("{}", sequence),
-                      fmt::format("is longer than the {} tokens of {}", tokens, file.path));
+                      fmt::format("is longer than the {} {}tokens of {}", tokens,
+                                  validation ? "validation " : "", file.path));
   }
-  return {key, files, data::training_dataset, sequence, config.model.vocabulary};
+  return {key, files, data::training_dataset, sequence, vocabulary};
 }
 
 // The first that says its tokenizer; null where none does.
@@ -59,7 +69,8 @@ data::TokenSamples training_samples(const RunConfig& config) {
     throw ConfigError("data.path", "",
                       "is missing: the tokens file to train on (see `garonne data text --help`)");
   }
-  data::TokenSamples samples = samples_of(config, "data.path", config.data.path);
+  data::TokenSamples samples = samples_of(config, "data.path", config.data.path,
+                                          data::training_dataset, config.model.vocabulary);
   if (samples.vocabulary() == 0) {
     throw ConfigError("model.vocabulary", "",
                       fmt::format("is needed: {} does not say how many tokens there are; GPT-2 has "
@@ -83,7 +94,8 @@ data::TokenSamples validation_samples(const RunConfig& config, const data::Token
     return {"data.path", files, data::validation_dataset, training.sequence(),
             training.vocabulary()};
   }
-  data::TokenSamples samples = samples_of(config, key, config.data.validation);
+  data::TokenSamples samples =
+      samples_of(config, key, config.data.validation, {}, config.model.vocabulary);
   const auto refuse = [&](const std::string& what, const auto& here, const auto& there) {
     throw ConfigError(key, config.data.validation,
                       fmt::format("has {} {}, and data.path {}", what, here, there));
@@ -98,11 +110,32 @@ data::TokenSamples validation_samples(const RunConfig& config, const data::Token
 }
 
 TextWorkload::TextWorkload(const RunConfig& config, const std::string& validation_key)
-    : path_(config.data.path) {
+    : path_(config.data.path), sequence_(config.model.sequence) {
   training_ = training_samples(config);
   validation_ = validation_samples(config, training_, validation_key);
   facts_.vocabulary = training_.vocabulary();
   facts_.tokenizer = training_.tokenizer();
+  facts_.validation_samples = validation_.samples();
+}
+
+TextWorkload::TextWorkload(const RunConfig& config, const DataFacts& model, const std::string& key,
+                           const std::string& files, const std::string& dataset)
+    : path_(files), sequence_(config.model.sequence) {
+  const std::int64_t vocabulary = std::max(config.model.vocabulary, model.vocabulary);
+  validation_ = samples_of(config, key, files, dataset, vocabulary);
+  if (validation_.vocabulary() > vocabulary) {
+    throw ConfigError(key, files,
+                      fmt::format("has a vocabulary of {}, and the model one of {}",
+                                  validation_.vocabulary(), vocabulary));
+  }
+  if (!validation_.tokenizer().empty() && !model.tokenizer.empty() &&
+      validation_.tokenizer() != model.tokenizer) {
+    throw ConfigError(key, files,
+                      fmt::format("has tokens of the tokenizer {}, and the model was trained on "
+                                  "those of {}",
+                                  validation_.tokenizer(), model.tokenizer));
+  }
+  facts_ = model;
   facts_.validation_samples = validation_.samples();
 }
 
@@ -156,8 +189,22 @@ std::int64_t TextWorkload::samples(Part part) const {
   return this->part(part).samples();
 }
 
+std::vector<ValidationSource> TextWorkload::validation_sources() const {
+  std::vector<ValidationSource> sources;
+  std::int64_t first = 0;
+  for (const data::TokenPart& part : validation_.parts()) {
+    sources.push_back({.path = part.file.path,
+                       .part = part.dataset,
+                       .weight = part.weight,
+                       .first_sample = first,
+                       .samples = part.windows});
+    first += part.samples;
+  }
+  return sources;
+}
+
 std::int64_t TextWorkload::shuffle_block() const {
-  return data::shuffle_block(training_.sequence());
+  return data::shuffle_block(sequence_);
 }
 
 std::unique_ptr<BatchStream> TextWorkload::open(std::shared_ptr<data::Reader> reader, Part part,

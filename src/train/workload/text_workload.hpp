@@ -12,8 +12,9 @@ namespace garonne::train {
 // are; IoError where a file cannot serve.
 data::TokenSamples training_samples(const RunConfig& config);
 
-// What there is to validate on: data.validation, which the user gave by `key`, or the validation
-// tokens of the training files; perhaps no samples. Errors as above.
+// What there is to validate on: data.validation, which the user gave by `key`, of each file its
+// validation tokens where it has them, or the validation tokens of the training files; perhaps no
+// samples. Errors as above.
 data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training,
                                       const std::string& key);
 
@@ -21,6 +22,12 @@ class TextWorkload final : public Workload {
  public:
   // Errors as of training_samples and validation_samples.
   TextWorkload(const RunConfig& config, const std::string& validation_key);
+  // To evaluate a model of these facts on `files`, which the user gave by `key`, whatever it was
+  // trained on: of each file the part `dataset`, where that is empty its validation tokens, and
+  // where it has none its tokens. Nothing to train on. Errors as above, and ConfigError for tokens
+  // that are not of the model's tokenizer or outside its vocabulary.
+  TextWorkload(const RunConfig& config, const DataFacts& model, const std::string& key,
+               const std::string& files, const std::string& dataset);
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
@@ -28,9 +35,10 @@ class TextWorkload final : public Workload {
   nlohmann::json manifest() const override;
   dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
+  std::vector<ValidationSource> validation_sources() const override;
   std::int64_t shuffle_block() const override;
   std::string item() const override { return token_item; }
-  std::int64_t items_per_sample() const override { return training_.sequence(); }
+  std::int64_t items_per_sample() const override { return sequence_; }
   std::string loss_unit() const override { return "nats"; }
   std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
                                     StreamOrder order) const override;
@@ -41,7 +49,8 @@ class TextWorkload final : public Workload {
   }
 
   std::string path_;
-  data::TokenSamples training_;
+  std::int64_t sequence_;
+  data::TokenSamples training_;    // none to evaluate alone
   data::TokenSamples validation_;  // perhaps none
   DataFacts facts_;
 };

@@ -35,6 +35,15 @@ struct StreamOrder {
   bool wants(const std::string& value) const { return contains(values, value); }
 };
 
+// A file, or files, that a validation takes samples from.
+struct ValidationSource {
+  std::string path;
+  std::string part = {};          // of a tokens file: its dataset; else empty
+  double weight = 1;              // in the mean over all sources
+  std::int64_t first_sample = 0;  // of those of Part::Validation
+  std::int64_t samples = 0;       // different ones, from there on
+};
+
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -65,6 +74,8 @@ class Workload {
   // hashes, equal data wherever they lie.
   nlohmann::json contents_by_key() const;
   virtual std::int64_t samples(Part part) const = 0;
+  // Empty where there is nothing to validate on.
+  virtual std::vector<ValidationSource> validation_sources() const = 0;
   // Consecutive samples that are read together (data/sample_order.hpp).
   virtual std::int64_t shuffle_block() const = 0;
   // What speed is counted in, one of those of metrics_file.hpp: so many of it a sample.

@@ -18,6 +18,7 @@ class Numbers final : public Workload {
   std::string summary() const override { return ""; }
   nlohmann::json manifest() const override { return {}; }
   dist::Facts contents() const override { return {}; }
+  std::vector<ValidationSource> validation_sources() const override { return {}; }
   std::int64_t samples(Part) const override { return 60; }
   std::int64_t shuffle_block() const override { return 1; }
   std::string item() const override { return "samples"; }
