@@ -112,12 +112,15 @@ void TrainingRun::prepare() {
   dist::agree_on(session_, [&] { return workload_->contents(); });
   // Before anybody looks at what is in the directory.
   session_.agree([&] {
-    if (lock_) lock_->take();
-    stop_->watch_directory();
+    take_lock();
+    if (!not_locked_) stop_->watch_directory();
   });
   session_.agree([&] {
     start_ = find_starting_point(
         as_saved, [&](const std::string& text) { warn(text); }, options_.allowed.any());
+    if (not_locked_ && start_.step < config_.train.steps) throw *not_locked_;
+    expect_allowed_difference(as_saved);
+    expect_traced_step();
   });
   session_.agree([&] {
     expect_same_tokenizer(start_, *workload_, config_.data.path);
@@ -139,6 +142,64 @@ void TrainingRun::prepare() {
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
   validation_micro_batches_ =
       validation_micro_batches(config_, workload_->samples(Part::Validation));
+}
+
+// Where nothing can be written, a run that is done may still be found done.
+void TrainingRun::take_lock() {
+  if (!lock_) return;
+  try {
+    lock_->take();
+  } catch (const IoError& failure) {
+    if (!lock_->unwritable()) throw;
+    not_locked_ = failure;
+  }
+}
+
+// Where no tensor is missing or unused, the options that allow it allow no other keys either.
+void TrainingRun::expect_allowed_difference(const RunConfig& as_saved) {
+  const AllowedTensors& allowed = options_.allowed;
+  if (!allowed.any() || start_.checkpoint.empty()) return;
+  const auto here = tensor_names(whole_.model.graph, optim::make_optimizer(config_)->states());
+  const auto there = tensor_names(start_.manifest);
+  for (const std::string& name : patterns_of_none(allowed.missing, here))
+    warn(fmt::format("--allow-missing {}: the model has no such tensor", name));
+  for (const std::string& name : patterns_of_none(allowed.unused, there))
+    warn(fmt::format("--allow-unused {}: the checkpoint has no such tensor", name));
+  const TensorDifference difference = compare_tensors(start_.checkpoint, there, here, allowed);
+  if (difference.missing.empty() && difference.unused.empty()) expect_same_keys(as_saved, start_);
+}
+
+void TrainingRun::expect_traced_step() const {
+  const std::int64_t last = last_step_here();
+  if (options_.trace.path.empty() || options_.trace.first_step <= last) return;
+  if (start_.step >= config_.train.steps) return;
+  throw ConfigError("--trace-from", std::to_string(options_.trace.first_step),
+                    fmt::format("is after step {}, the last of this start; give one from {} on",
+                                last, start_.step + 1));
+}
+
+std::int64_t TrainingRun::last_step_here() const {
+  const std::int64_t steps = config_.train.steps;
+  const std::int64_t after = config_.train.stop_after;
+  return after > 0 ? std::min(steps, start_.step + after) : steps;
+}
+
+// States go by their names, which optimizers share.
+void TrainingRun::say_states_of_another_optimizer() {
+  const std::string before = saved_optimizer(start_);
+  if (before == config_.optimizer.name) return;
+  const auto there = tensor_names(start_.manifest);
+  std::vector<std::string> kept;
+  for (const StateSpec& state : optimizer_->states()) {
+    if (std::any_of(there.begin(), there.end(),
+                    [&](const std::string& name) { return name.ends_with("." + state.name); }))
+      kept.push_back(state.name);
+  }
+  if (kept.empty()) return;
+  warn(fmt::format(
+      "the checkpoint is of {} and this run of {}: {} of the one goes on as that of the "
+      "other; --init-from in another run.directory begins without",
+      before, config_.optimizer.name, fmt::join(kept, ", ")));
 }
 
 void TrainingRun::plan() {
@@ -257,6 +318,7 @@ void TrainingRun::make_state() {
         compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
                     names.size(), options_.allowed);
+    say_states_of_another_optimizer();
   });
   {
     const exec::DeviceScope scope(*tier_);
@@ -287,11 +349,15 @@ void TrainingRun::make_state() {
   session_.agree([&] {
     if (!first_rank_) return;
     lock_->check();
+    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+    if (!start_.checkpoint.empty()) {
+      keeper_->started_from(start_.step);
+      // Before anything is written: the disk may have been full.
+      keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
+    }
     prepare_run_directory(config_);
     if (const auto tokenizer = workload_->tokenizer())
       save_tokenizer(config_.run.directory, *tokenizer);
-    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
-    if (!start_.checkpoint.empty()) keeper_->started_from(start_.step);
     const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
                                             {"version", 1},
                                             {"threads", threads_},
@@ -343,7 +409,11 @@ void TrainingRun::begin() {
       metrics_file_.emplace(config_.run.directory, start_.step,
                             [&](const std::string& text) { warn(text); });
   });
-  if (!options_.trace.path.empty()) tracer_.emplace(options_.trace, start_.step + 1, program_);
+  if (!options_.trace.path.empty())
+    tracer_.emplace(options_.trace, start_.step + 1, last_step_here(), program_);
+  if (first_rank_ && !options_.prometheus_file.empty()) {
+    prometheus_.emplace(options_.prometheus_file, [&](const std::string& text) { warn(text); });
+  }
   slow_ranks_.emplace(program_, setup_.grid.coordinates_of(session_.rank()).pipeline, session_);
   gauges_ = {.run = config_.run.directory,
              .version = version_string(),

@@ -147,6 +147,14 @@ StartingPoint find_starting_point(const RunConfig& config,
   return {};
 }
 
+void expect_same_keys(const RunConfig& config, const StartingPoint& start) {
+  refuse_changed_keys(config, start.manifest, start.checkpoint, /*other_tensors=*/false);
+}
+
+std::string saved_optimizer(const StartingPoint& start) {
+  return saved_config(start.manifest.config, start.checkpoint + "/manifest.json").optimizer.name;
+}
+
 void expect_storable(const RunConfig& config) {
   for (const auto& spec : config_keys()) {
     const std::string value = spec.get(config);

@@ -26,6 +26,13 @@ StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
                                   bool other_tensors = false);
 
+// Throws ConfigError for keys that may not change where the tensors of the model and its optimizer
+// are those of the checkpoint.
+void expect_same_keys(const RunConfig& config, const StartingPoint& start);
+
+// The optimizer.name of the run that saved it. IoError.
+std::string saved_optimizer(const StartingPoint& start);
+
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);
 
