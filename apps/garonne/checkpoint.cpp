@@ -80,6 +80,23 @@ void add_list(CLI::App& checkpoint, Chosen& chosen) {
   });
 }
 
+// Beyond the elements of the largest tensor there is a file for nothing but names.
+void expect_content_for(std::int64_t ranks, const train::Manifest& manifest) {
+  std::int64_t most = 1;
+  for (const train::GlobalTensor& tensor : manifest.tensors) {
+    std::int64_t elements = 1;
+    // More than any number of ranks is enough to know.
+    for (const std::int64_t size : tensor.shape)
+      elements = elements > ranks ? elements : elements * std::min(size, ranks + 1);
+    most = std::max(most, elements);
+  }
+  if (ranks <= most) return;
+  throw ConfigError("--ranks", std::to_string(ranks),
+                    fmt::format("is more than the {} of the largest tensor: some files would hold "
+                                "nothing; give {} at most",
+                                counted(most, "element"), most));
+}
+
 void add_reshard(CLI::App& checkpoint, Chosen& chosen) {
   struct Options {
     std::string source;
@@ -104,6 +121,7 @@ void add_reshard(CLI::App& checkpoint, Chosen& chosen) {
       expect_one_rank(session, "checkpoint reshard");
       const std::string folder = resolve(options->source);
       const train::Manifest manifest = train::verify_checkpoint(folder);
+      expect_content_for(options->ranks, manifest);
       Progress bar("reshard", bytes_of(manifest));
       const std::string written = train::reshard_checkpoint(
           folder, manifest, options->target, static_cast<int>(options->ranks),

@@ -11,6 +11,12 @@ void add_train(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("train", "train as a run file says, under mpirun or alone");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<train::TrainOptions>();
+  const CLI::Validator names_something(
+      [](const std::string& name) {
+        return name.empty() ? std::string("is empty; name a tensor, or leave the option out")
+                            : std::string();
+      },
+      "");
   command
       ->add_option(
           "--program", options->program_directory,
@@ -51,11 +57,13 @@ void add_train(CLI::App& app, Chosen& chosen) {
           "commas, NAME* = all that begin so. [model] and [optimizer] may then change; with "
           "--init-from parameters of its checkpoint")
       ->type_name("NAME")
+      ->check(names_something)
       ->delimiter(',');
   command
       ->add_option("--allow-unused", options->allowed.unused,
                    "tensors of the checkpoint that the model need not have; likewise")
       ->type_name("NAME")
+      ->check(names_something)
       ->delimiter(',');
   command
       ->add_option("--change", options->changes,
@@ -71,7 +79,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
                            ->type_name("FILE");
   command
       ->add_option("--trace-from", options->trace.first_step,
-                   "first step of the trace [the third that is run]")
+                   "first step of the trace, one that is run [the third]")
       ->needs(trace)
       ->check(count(1, most_steps));
   command->add_option("--trace-steps", options->trace.steps, "steps in the trace")

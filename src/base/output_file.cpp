@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -43,6 +46,26 @@ std::string beginning_of(const std::string& path) {
   } catch (const IoError&) {
     return {};
   }
+}
+
+// Files are written beside their place and renamed into it, so that the folder has to take them.
+void expect_folder_for(const std::string& option, const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  struct stat there {};
+  if (::stat(folder.c_str(), &there) != 0) {
+    throw ConfigError(option, path,
+                      fmt::format("is in a folder that cannot be looked into ({}); make it first, "
+                                  "or give another name",
+                                  std::strerror(errno)));
+  }
+  if (!S_ISDIR(there.st_mode))
+    throw ConfigError(option, path, fmt::format("is in {}, which is no folder", folder));
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw ConfigError(option, path,
+                    fmt::format("cannot be written: its folder takes no files ({}); give another "
+                                "name",
+                                std::strerror(errno)));
 }
 
 }  // namespace
@@ -88,7 +111,7 @@ void expect_output(const std::string& option, const std::string& path, const Out
                   kind.formats);
   }
   struct stat there {};
-  if (::stat(path.c_str(), &there) != 0) return;
+  if (::stat(path.c_str(), &there) != 0) return expect_folder_for(option, path);
   for (const std::string& input : inputs) {
     struct stat read {};
     if (::stat(input.c_str(), &read) != 0) continue;
@@ -103,7 +126,7 @@ void expect_output(const std::string& option, const std::string& path, const Out
                     S_ISDIR(there.st_mode) ? "a folder" : "no regular file", kind.name));
   }
   // An empty file has nothing to lose; scripts make such names.
-  if (there.st_size == 0 || kind.is_one(path)) return;
+  if (there.st_size == 0 || kind.is_one(path)) return expect_folder_for(option, path);
   throw ConfigError(option, path,
                     fmt::format("is there already and is not {}, which alone would be replaced; "
                                 "give another name, or remove it",

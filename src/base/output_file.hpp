@@ -24,8 +24,8 @@ OutputKind json_output(std::string name, std::vector<std::string> formats);
 
 // Throws ConfigError (`option`, `path`) where writing there would lose something or mislead: one of
 // the files `inputs` of the command is there, under whatever name, or a file with content that is
-// none of this kind, or something that is no regular file; or the name ends as files of another
-// format do. Looks at names and beginnings only. Local to the rank.
+// none of this kind, or something that is no regular file; the folder is missing or takes no files;
+// or the name ends as files of another format do. Writes nothing. Local to the rank.
 void expect_output(const std::string& option, const std::string& path, const OutputKind& kind,
                    const std::vector<std::string>& inputs = {});
 

@@ -233,14 +233,25 @@ bool RollCall::speaks(const std::vector<int>& missing) const {
   return true;
 }
 
-// ", but answers: on node07 in step 5"; of several, what the first one is in.
+// ", but answers: on node07 in step 5"; of several, what the first one is in that has answered, and
+// who has not. Ranks beyond the first that are asked are passed over.
 std::string RollCall::answers_of(const std::vector<int>& missing) const {
-  if (missing.empty()) return "";
-  std::string text = missing.size() == 1 ? ", but answers" : ", but answer";
-  const std::string& doing = questions_[static_cast<std::size_t>(missing.front())].doing;
-  if (doing.empty()) return text;
-  text += missing.size() == 1 ? ": " : ": rank " + std::to_string(missing.front()) + " is ";
-  return text + doing;
+  const auto of = [&](int rank) -> const Questions& {
+    return questions_[static_cast<std::size_t>(rank)];
+  };
+  std::vector<int> quiet;
+  int answering = -1;
+  for (const int rank : missing) {
+    if (of(rank).doing.empty() && of(rank).unanswered > 0) quiet.push_back(rank);
+    if (!of(rank).doing.empty() && answering < 0) answering = rank;
+  }
+  const std::string not_yet =
+      quiet.empty() ? ""
+                    : (quiet.size() == 1 ? " has" : " have") + std::string(" not answered yet");
+  if (answering < 0) return quiet.empty() ? "" : ", and" + not_yet;
+  if (missing.size() == 1) return ", but answers: " + of(answering).doing;
+  const std::string is = "rank " + std::to_string(answering) + " is " + of(answering).doing;
+  return quiet.empty() ? ", but answer: " + is : "; " + is + ", and " + names_of(quiet) + not_yet;
 }
 
 void RollCall::waiting(double seconds, double limit, bool wants_answers) {

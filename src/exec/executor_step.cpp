@@ -26,14 +26,10 @@ void expect_finite(const plan::Instruction& instruction, std::int64_t step,
   const bool finite_loss = std::isfinite(outputs.loss);
   if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
   // These are sums over all ranks, so all of them see the same, and none has updated anything.
-  throw dist::AgreedError(
-      ExitCode::Refused,
-      fmt::format(
-          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or "
-          "optimizer.clip_norm, in another run.directory: the same command would go on from the "
-          "last checkpoint with the same rate",
-          step, finite_loss ? "gradient norm" : "loss",
-          finite_loss ? outputs.gradient_norm : outputs.loss));
+  throw dist::AgreedError(ExitCode::Refused,
+                          fmt::format("step {}: the {} is {}; nothing was updated", step,
+                                      finite_loss ? "gradient norm" : "loss",
+                                      finite_loss ? outputs.gradient_norm : outputs.loss));
 }
 
 Queue Executor::queue() const {

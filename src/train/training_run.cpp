@@ -113,7 +113,14 @@ exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
   inputs.load = [&](int micro_batch) { return load(micro_batch); };
   inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
   GiveUp unless_done(stop_->gate());
-  exec::StepOutputs outputs = executor_->run(inputs);
+  exec::StepOutputs outputs;
+  try {
+    outputs = executor_->run(inputs);
+  } catch (const dist::AgreedError& refused) {
+    if (refused.code() != ExitCode::Refused) throw;
+    throw dist::AgreedError(refused.code(),
+                            refused.what() + not_finite_advice(config_, saver_->saved_step()));
+  }
   unless_done.dismiss();
   expect(!load_failure_, "a step without its data went on");
   return outputs;
@@ -158,11 +165,22 @@ double TrainingRun::seconds_left(std::int64_t step) const {
   return *median * static_cast<double>(config_.train.steps - step);
 }
 
+void TrainingRun::with_space_advice(const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const dist::AgreedError& failure) {
+    const std::string advice = no_space_advice(failure.what(), config_);
+    if (advice.empty()) throw;
+    throw dist::AgreedError(failure.code(), failure.what() + advice);
+  }
+}
+
 // The last one is waited for: nothing is left to do meanwhile.
 void TrainingRun::save(std::int64_t step, bool last) {
   phase_->set(fmt::format("the checkpoint of step {}", step));
-  if (saver_->can_begin() && !last) return saver_->begin(step);
-  const SavedStep saved = saver_->save(step);
+  if (saver_->can_begin() && !last) return with_space_advice([&] { saver_->begin(step); });
+  SavedStep saved;
+  with_space_advice([&] { saved = saver_->save(step); });
   say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s)\n", step,
                   checkpoint_path(config_.run.directory, step), saved.seconds));
 }
@@ -171,7 +189,8 @@ void TrainingRun::save(std::int64_t step, bool last) {
 void TrainingRun::finish_saving(bool in_the_way) {
   const auto start = Clock::now();
   phase_->set("the checkpoint that is being written");
-  const SavedStep saved = saver_->finish();
+  SavedStep saved;
+  with_space_advice([&] { saved = saver_->finish(); });
   const double waited = seconds_since(start);
   say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s, of which training waited {:.1f} s)\n",
                   saved.step, checkpoint_path(config_.run.directory, saved.step), saved.seconds,
@@ -228,6 +247,10 @@ void TrainingRun::say_summary() {
 // A step and what follows it; false where it is the last one.
 bool TrainingRun::train_step(std::int64_t step) {
   const auto start = Clock::now();
+  if (step > start_.step + 1) {
+    const double since = std::chrono::duration<double>(start - ended_).count();
+    between_seconds_ = std::max(0.0, since - checkpoint_seconds_ - validated_seconds_);
+  }
   const auto traced_from = std::chrono::system_clock::now();
   running_step_ = step;
   phase_->set(fmt::format("step {}", step), "between two instructions");
@@ -250,12 +273,14 @@ bool TrainingRun::train_step(std::int64_t step) {
       (stop_here || stop_->requested()) ? 1 : 0,
       static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds), saver_->progress()});
   stopping_ = together[1] != 0;
-  step_seconds_.push_back(seconds_since(start));
+  ended_ = Clock::now();
+  step_seconds_.push_back(std::chrono::duration<double>(ended_ - start).count());
 
   StepMetrics metrics = metrics_of(outputs_, step, step_seconds_.back());
   metrics.peak_bytes = together[0];
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
   metrics.checkpoint_seconds = std::exchange(checkpoint_seconds_, 0);
+  metrics.between_seconds = between_seconds_;
   if (step == start_.step + 1 && metrics_file_) {
     metrics.start = {seconds_since(started_) - step_seconds_.back(), metrics_file_->lost_steps(),
                      metrics_file_->lost_seconds()};
@@ -265,7 +290,7 @@ bool TrainingRun::train_step(std::int64_t step) {
     metrics.slow_ranks.push_back({found.rank.rank, found.place, found.rank.times});
   }
   if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
-    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
+    say(tracer_->outcome());
   say_note();
   const bool last = step == config_.train.steps || stopping_;
   // The first steps tell whether a run goes as it should.
@@ -274,25 +299,17 @@ bool TrainingRun::train_step(std::int64_t step) {
     say(step_text(metrics, config_.train.steps, seconds_left(step)));
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   const auto before_validation = Clock::now();
+  validated_seconds_ = 0;
   if (due || last) metrics.validation_loss = validate();
   if (metrics.validation_loss) {
     metrics.validation_seconds = seconds_since(before_validation);
+    validated_seconds_ = metrics.validation_seconds;
     gauges_.validation_seconds += metrics.validation_seconds;
   }
   if (metrics.validation_loss)
     say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
                     workload_->loss_unit()));
-  session_.agree([&] {
-    const auto lock = stop_->gate().change_outside();
-    if (metrics_file_) {
-      lock_->check();
-      metrics_file_->append(metrics);
-      gauges_.step = metrics;
-      if (metrics.validation_loss) gauges_.validation_loss = metrics.validation_loss;
-      show_state(false);
-    }
-    unwritten_.reset();
-  });
+  record(metrics);
   const bool to_save =
       last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0);
   const bool to_finish = saver_->under_way() && (to_save || together[3] != Saver::Writing);
@@ -307,18 +324,47 @@ bool TrainingRun::train_step(std::int64_t step) {
   return !last;
 }
 
+// The row of a step. A step whose row finds no place is saved before the run ends, as far as that
+// has one; not by a run that lost its lock. Collective.
+void TrainingRun::record(const StepMetrics& metrics) {
+  std::int64_t unrecorded = 0;
+  try {
+    session_.agree([&] {
+      const auto lock = stop_->gate().change_outside();
+      if (metrics_file_) {
+        lock_->check();
+        unrecorded = 1;
+        metrics_file_->append(metrics);
+        unrecorded = 0;
+        gauges_.step = metrics;
+        if (metrics.validation_loss) gauges_.validation_loss = metrics.validation_loss;
+        show_state(false);
+      }
+      unwritten_.reset();
+    });
+  } catch (const dist::AgreedError&) {
+    if (session_.all_reduce_max(std::vector{unrecorded})[0] == 0) throw;
+    try {
+      if (saver_->under_way()) finish_saving(false);
+      if (saver_->saved_step() < metrics.step) save(metrics.step, /*last=*/true);
+    } catch (const dist::AgreedError& other) {
+      warn(other.what());
+    }
+    throw;
+  }
+}
+
 // For whoever watches from outside; once a second is often enough for them. On rank 0.
 void TrainingRun::show_state(bool now) {
-  if (options_.prometheus_file.empty() || (!now && seconds_since(shown_) < 1)) return;
+  if (!prometheus_ || (!now && seconds_since(shown_) < 1)) return;
   shown_ = Clock::now();
   gauges_.saved_step = saver_->saved_step();
-  write_file_durably(options_.prometheus_file, prometheus_text(gauges_));
+  prometheus_->write(prometheus_text(gauges_));
 }
 
 ExitCode TrainingRun::end() {
   if (bar_) bar_->clear();
-  if (tracer_ && tracer_->finish(session_))
-    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
+  if (tracer_ && tracer_->finish(session_)) say(tracer_->outcome());
   session_.agree([&] {
     write_programs();
     if (first_rank_) show_state(true);
@@ -346,7 +392,7 @@ ExitCode TrainingRun::run() {
   say(stop_->how_to_stop());
   watch_waits();
   prepare();
-  if (first_rank_) remove_left_over(config_.run.directory);
+  if (first_rank_ && !not_locked_) remove_left_over(config_.run.directory);
   if (start_.step >= config_.train.steps) {
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));

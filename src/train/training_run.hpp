@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,11 @@ class TrainingRun {
   void warn(const std::string& text) const { say("warning: " + text + "\n"); }
   void prepare();
   void find_beginning();
+  void take_lock();
+  void expect_allowed_difference(const RunConfig& as_saved, AllowedChanges changes);
+  void expect_traced_step() const;
+  std::int64_t last_step_here() const;
+  void say_states_of_another_optimizer();
   void plan();
   void load_initial();
   void say_difference(const TensorDifference& difference);
@@ -66,7 +72,9 @@ class TrainingRun {
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
+  void record(const StepMetrics& metrics);
   void show_state(bool now);
+  void with_space_advice(const std::function<void()>& work) const;
   void save(std::int64_t step, bool last);
   void finish_saving(bool in_the_way);
   void make_tier();
@@ -84,6 +92,7 @@ class TrainingRun {
   Clock::time_point started_ = Clock::now();
   // On rank 0; released when everything else is done.
   std::optional<RunLock> lock_;
+  std::optional<IoError> not_locked_;  // why, where the folder takes no files
   std::optional<CheckpointKeeper> keeper_;
   int threads_ = 1;
   std::int64_t budget_ = 0;
@@ -121,8 +130,12 @@ class TrainingRun {
   std::optional<StepTracer> tracer_;
   std::optional<SlowRankWatch> slow_ranks_;
   RunGauges gauges_;
-  double checkpoint_seconds_ = 0;  // since the step before
-  Clock::time_point shown_;        // when what Prometheus collects was written
+  Clock::time_point ended_;                   // the seconds of the step before did
+  double checkpoint_seconds_ = 0;             // since then
+  double validated_seconds_ = 0;              // likewise
+  double between_seconds_ = 0;                // what else there was
+  std::optional<PrometheusFile> prometheus_;  // on rank 0
+  Clock::time_point shown_;                   // when it was written
   std::optional<Saver> saver_;
   bool told_of_long_waits_ = false;
   exec::StepOutputs outputs_;  // of the last step

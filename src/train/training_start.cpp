@@ -74,8 +74,8 @@ void TrainingRun::prepare() {
   dist::agree_on(session_, [&] { return workload_->contents(); });
   // Before anybody looks at what is in the directory.
   session_.agree([&] {
-    if (lock_) lock_->take();
-    stop_->watch_directory();
+    take_lock();
+    if (!not_locked_) stop_->watch_directory();
   });
   session_.agree([&] {
     const AllowedChanges allowed = {
@@ -83,6 +83,9 @@ void TrainingRun::prepare() {
     start_ = find_starting_point(
         as_saved, [&](const std::string& text) { warn(text); }, allowed);
     for (const KeyChange& change : start_.changes) say("note: " + to_text(change) + "\n");
+    if (not_locked_ && start_.step < config_.train.steps) throw *not_locked_;
+    expect_allowed_difference(as_saved, allowed);
+    expect_traced_step();
   });
   session_.agree([&] {
     const auto note = [&](const std::string& text) { say("note: " + text + "\n"); };
@@ -148,6 +151,66 @@ void TrainingRun::find_beginning() {
                     directory, to_text(*beginning_)));
   }
   beginning_ = std::move(given);
+}
+
+// Where nothing can be written, a run that is done may still be found done.
+void TrainingRun::take_lock() {
+  if (!lock_) return;
+  try {
+    lock_->take();
+  } catch (const IoError& failure) {
+    if (!lock_->unwritable()) throw;
+    not_locked_ = failure;
+  }
+}
+
+// Where no tensor is missing or unused, the options that allow it allow no other keys either.
+void TrainingRun::expect_allowed_difference(const RunConfig& as_saved, AllowedChanges changes) {
+  const AllowedTensors& allowed = options_.allowed;
+  if (!allowed.any() || start_.checkpoint.empty()) return;
+  const auto here = tensor_names(whole_.model.graph, optim::make_optimizer(config_)->states());
+  const auto there = tensor_names(start_.manifest);
+  for (const std::string& name : patterns_of_none(allowed.missing, here))
+    warn(fmt::format("--allow-missing {}: the model has no such tensor", name));
+  for (const std::string& name : patterns_of_none(allowed.unused, there))
+    warn(fmt::format("--allow-unused {}: the checkpoint has no such tensor", name));
+  const TensorDifference difference = compare_tensors(start_.checkpoint, there, here, allowed);
+  if (!difference.missing.empty() || !difference.unused.empty()) return;
+  changes.other_tensors = false;
+  static_cast<void>(changes_since(start_, as_saved, changes));
+}
+
+void TrainingRun::expect_traced_step() const {
+  const std::int64_t last = last_step_here();
+  if (options_.trace.path.empty() || options_.trace.first_step <= last) return;
+  if (start_.step >= config_.train.steps) return;
+  throw ConfigError("--trace-from", std::to_string(options_.trace.first_step),
+                    fmt::format("is after step {}, the last of this start; give one from {} on",
+                                last, start_.step + 1));
+}
+
+std::int64_t TrainingRun::last_step_here() const {
+  const std::int64_t steps = config_.train.steps;
+  const std::int64_t after = config_.train.stop_after;
+  return after > 0 ? std::min(steps, start_.step + after) : steps;
+}
+
+// States go by their names, which optimizers share.
+void TrainingRun::say_states_of_another_optimizer() {
+  const std::string before = saved_optimizer(start_);
+  if (before == config_.optimizer.name) return;
+  const auto there = tensor_names(start_.manifest);
+  std::vector<std::string> kept;
+  for (const StateSpec& state : optimizer_->states()) {
+    if (std::any_of(there.begin(), there.end(),
+                    [&](const std::string& name) { return name.ends_with("." + state.name); }))
+      kept.push_back(state.name);
+  }
+  if (kept.empty()) return;
+  warn(fmt::format(
+      "the checkpoint is of {} and this run of {}: {} of the one goes on as that of the "
+      "other; --init-from in another run.directory begins without",
+      before, config_.optimizer.name, fmt::join(kept, ", ")));
 }
 
 void TrainingRun::plan() {
@@ -266,6 +329,7 @@ void TrainingRun::make_state() {
         compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
                     names.size(), options_.allowed);
+    say_states_of_another_optimizer();
   });
   {
     const exec::DeviceScope scope(*tier_);
@@ -300,11 +364,15 @@ void TrainingRun::make_state() {
     lock_->check();
     // Before anything else says that the run has begun.
     if (beginning_) save_beginning(config_.run.directory, *beginning_);
+    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+    if (!start_.checkpoint.empty()) {
+      keeper_->started_from(start_.step);
+      // Before anything is written: the disk may have been full.
+      keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
+    }
     prepare_run_directory(config_);
     if (const auto tokenizer = workload_->tokenizer())
       save_tokenizer(config_.run.directory, *tokenizer);
-    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
-    if (!start_.checkpoint.empty()) keeper_->started_from(start_.step);
     const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
                                             {"version", 1},
                                             {"threads", threads_},
@@ -356,7 +424,11 @@ void TrainingRun::begin() {
       metrics_file_.emplace(config_.run.directory, start_.step,
                             [&](const std::string& text) { warn(text); });
   });
-  if (!options_.trace.path.empty()) tracer_.emplace(options_.trace, start_.step + 1, program_);
+  if (!options_.trace.path.empty())
+    tracer_.emplace(options_.trace, start_.step + 1, last_step_here(), program_);
+  if (first_rank_ && !options_.prometheus_file.empty()) {
+    prometheus_.emplace(options_.prometheus_file, [&](const std::string& text) { warn(text); });
+  }
   slow_ranks_.emplace(program_, setup_.grid.coordinates_of(session_.rank()).pipeline, session_);
   gauges_ = {.run = config_.run.directory,
              .version = version_string(),

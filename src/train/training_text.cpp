@@ -1,8 +1,11 @@
 #include "train/training_text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +14,7 @@
 #include "base/version.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "exec/profile/profile.hpp"
+#include "train/checkpoint/manifest.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
@@ -165,6 +169,36 @@ std::string end_text(const RunConfig& config, std::int64_t step, double seconds,
     text += " --tokenizer FILE";
   text += "\n";
   return text;
+}
+
+std::string not_finite_advice(const RunConfig& config, std::int64_t saved_step) {
+  const std::string clip = config.optimizer.clip_norm > 0
+                               ? "lower optimizer.clip_norm"
+                               : "set optimizer.clip_norm, which is 0 and clips nothing";
+  std::string text = fmt::format(
+      ". Lower optimizer.learning_rate, give a longer optimizer.warmup_steps, or {}, in another "
+      "run.directory: the same command would ",
+      clip);
+  if (saved_step == 0) return text + "begin anew, as there is no checkpoint, and come here again";
+  return text + fmt::format(
+                    "go on from the checkpoint of step {} and come here again; with `--init-from "
+                    "{}` another run begins with its weights",
+                    saved_step, config.run.directory);
+}
+
+std::string no_space_advice(const std::string& failure, const RunConfig& config) {
+  if (failure.find(std::strerror(ENOSPC)) == std::string::npos &&
+      failure.find(std::strerror(EDQUOT)) == std::string::npos)
+    return {};
+  auto steps = list_checkpoints(config.run.directory);
+  if (steps.size() < 2) {
+    return ". There is no older checkpoint that could go; make room, and the same command goes on";
+  }
+  steps.pop_back();
+  return fmt::format(
+      ". Older checkpoints that could go: step{} {} in {}/checkpoints. A start with "
+      "checkpoint.keep = 1 removes all but the newest whole one",
+      steps.size() == 1 ? "" : "s", fmt::join(steps, ", "), config.run.directory);
 }
 
 std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,

@@ -47,6 +47,14 @@ std::string step_text(const StepMetrics& metrics, std::int64_t steps, double sec
 std::string end_text(const RunConfig& config, std::int64_t step, double seconds,
                      const Workload& workload);
 
+// What helps after a loss or a gradient that was not finite; `saved_step`: of the checkpoint that
+// the same command would go on from, 0 = none.
+std::string not_finite_advice(const RunConfig& config, std::int64_t saved_step);
+
+// Where a checkpoint found no space, which older ones could go; `failure` is what failed. Empty
+// where that was something else.
+std::string no_space_advice(const std::string& failure, const RunConfig& config);
+
 // The largest bytes of one rank over a whole run, validation included.
 struct PeakBytes {
   struct Below {

@@ -210,6 +210,28 @@ class AsynchronousSavingTest(ProgramTest):
             for call in ("write", "fsync"):
                 self.assertEqual(said["auto", call], said["synchronous", call])
 
+    def test_older_checkpoints_that_could_go_are_named_where_there_is_no_space(self):
+        directory = self.directory("older")
+        code, text = self.train_struck(directory, "--train.steps", 40, "--checkpoint.every", 2, "--checkpoint.keep", 9,
+                                       call="write", number=1, whom="fail", under=HALF_WRITTEN + "8/")
+        self.assertEqual(code, 5, text[-3000:])
+        self.assertIn(f"Older checkpoints that could go: steps 2, 4 in {directory}/checkpoints", text)
+
+    def test_a_step_whose_row_finds_no_space_is_saved(self):
+        for ranks, grid in ((0, []), (2, ["--grid.data", 2])):
+            with self.subTest(ranks):
+                directory = self.directory(f"row-{ranks}")
+                code, text = self.train_struck(directory, *grid, "--train.steps", 40, ranks=ranks, call="write", number=9,
+                                               whom="fail", under="metrics.jsonl")
+                self.assertEqual(code, 5, text[-3000:])
+                self.assertIn("metrics.jsonl: cannot be written; is the disk full?", text)
+                step = int(folders(directory)[-1][5:])
+                self.assertGreater(step, 5)
+                # Nothing is lost but the row.
+                said = self.train(directory, *grid, "--train.steps", 40, "--train.stop_after", 1, ranks=ranks, check=75).stdout
+                self.assertIn(f"continuing from {directory}/checkpoints/step-{step} ", said)
+                self.assertIn(f"lacks 1 row of the steps up to {step}", said)
+
     def test_a_loss_that_is_not_finite_loses_no_checkpoint_of_a_step_before(self):
         directory = self.directory("diverged")
         options = ["--train.steps", 9, "--checkpoint.every", 1, "--optimizer.learning_rate", 1e30,

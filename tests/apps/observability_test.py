@@ -2,9 +2,12 @@
 """Traces of steps, what Prometheus collects, and where the time of a run went."""
 import json
 import re
+import signal
+import subprocess
+import time
 import unittest
 
-from support import ProgramTest, SOURCE, metrics, run
+from support import BINARY, ProgramTest, SOURCE, metrics, patient, run
 from trace_events import check_trace
 
 
@@ -51,6 +54,86 @@ class TraceTest(ProgramTest):
         check_trace(trace)
         self.assertEqual([event["name"] for event in trace["traceEvents"] if event.get("cat") == "step"], ["step 3", "step 4"])
         self.assertIn("--trace", self.train(self.folder / "alone", "--trace-steps", 2, check=2).stderr)
+
+
+class OutputsThatFailTest(ProgramTest):
+    """What only looks at a run ends none."""
+
+    def test_a_place_that_cannot_be_written_is_refused_at_the_start(self):
+        missing = self.folder / "missing" / "file"
+        file = self.folder / "file"
+        file.touch()
+        for option in ("--prometheus", "--trace"):
+            directory = self.directory(option)
+            for path, words in ((missing, "make it first"), (file / "below", "cannot be looked into")):
+                said = self.train(directory, option, path, check=2).stderr
+                self.assertIn(f"{option} = ", said)
+                self.assertIn(words, said)
+            self.assertFalse(directory.exists())
+
+    def struck(self, directory, *options, happens):
+        """The text and the exit code of a run in which that happens after some steps."""
+        log = self.folder / f"{directory.name}.log"
+        with open(log, "w", encoding="utf-8") as file:
+            job = subprocess.Popen(list(map(str, [BINARY, "train", self.config, "--run.directory", directory, *options])),
+                                   stdout=file, stderr=subprocess.STDOUT)
+        self.addCleanup(lambda: job.poll() is None and job.kill())
+
+        def wait(what):
+            end = time.monotonic() + patient(60)
+            while not what():
+                self.assertIsNone(job.poll(), log.read_text()[-3000:])
+                self.assertLess(time.monotonic(), end, log.read_text()[-3000:])
+                time.sleep(0.01)
+        wait(lambda: "step       3/" in log.read_text())
+        happens(wait, lambda: log.read_text())
+        job.send_signal(signal.SIGTERM)
+        code = job.wait(timeout=patient(60))
+        return code, log.read_text()
+
+    def test_a_state_file_that_fails_warns_once_and_again_when_it_works(self):
+        folder = self.folder / "collected"
+        folder.mkdir()
+        path = folder / "garonne.prom"
+
+        def happens(wait, text):
+            wait(path.exists)
+            folder.rename(self.folder / "away")
+            wait(lambda: "warning: --prometheus: " in text())
+            time.sleep(2.5)  # it fails again
+            folder.mkdir()
+            wait(path.exists)
+            wait(lambda: "is written again" in text())
+        directory = self.directory("run")
+        code, text = self.struck(directory, "--train.steps", 1000000, "--prometheus", path, happens=happens)
+        self.assertEqual(code, 75, text[-3000:])
+        self.assertEqual(text.count("the run goes on without it"), 1, text[-3000:])
+        self.assertEqual(text.count("is written again"), 1)
+        self.assertRegex(path.read_text(), rf"garonne_step\{{.*\}} {metrics(directory)[-1]['step']}\n")
+        self.assertEqual([entry.name for entry in folder.iterdir()], ["garonne.prom"])
+
+    def test_a_trace_that_fails_warns(self):
+        folder = self.folder / "traces"
+        folder.mkdir()
+        directory = self.directory("run")
+        code, text = self.struck(directory, "--train.steps", 1000000, "--trace", folder / "trace.json", "--trace-steps", 1000,
+                                 happens=lambda wait, text: folder.rmdir())
+        self.assertEqual(code, 75, text[-3000:])
+        self.assertRegex(text, r"warning: --trace: .*trace\.json.*; the run goes on without it")
+
+    def test_a_window_after_the_last_step_is_refused_and_one_that_was_not_reached_is_told(self):
+        path = self.folder / "trace.json"
+        for options in (["--train.steps", 20], ["--train.steps", 200, "--train.stop_after", 20]):
+            said = self.train(self.directory("late"), *options, "--trace", path, "--trace-from", 100, check=2).stderr
+            self.assertIn("--trace-from = 100: is after step 20, the last of this start", said)
+        directory = self.directory("early")
+        code, text = self.struck(directory, "--train.steps", 1000000, "--trace", path, "--trace-from", 900000,
+                                 happens=lambda wait, text: None)
+        self.assertEqual(code, 75, text[-3000:])
+        self.assertIn("the run ended before step 900000", text)
+        self.assertFalse(path.exists())
+        self.train(self.directory("short"), "--train.steps", 2, "--trace", path)
+        self.assertTrue(path.exists())
 
 
 class StateTest(ProgramTest):
@@ -103,6 +186,30 @@ class StateTest(ProgramTest):
         self.assertAlmostEqual(used["model_utilisation"],
                                used["model_operations"] / data["summary"]["measured_seconds"] / 50e9)
         self.assertGreaterEqual(used["hardware_operations"], used["model_operations"])
+
+    # Between the ends of two steps nothing is left out and nothing is counted twice, whatever the machine does meanwhile.
+    def test_the_seconds_of_rows_are_all_there_are(self):
+        for saving in ("synchronous", "auto"):
+            with self.subTest(saving):
+                directory = self.directory(saving)
+                self.train(directory, "--train.steps", 40, "--grid.data", 2, "--evaluation.every", 3, "--checkpoint.every", 4,
+                           "--checkpoint.saving", saving, ranks=2)
+                rows = metrics(directory)
+                self.assertNotIn("between_seconds", rows[0])
+                self.assertTrue(all(row["between_seconds"] > 0 for row in rows[1:]))
+                counted = 0
+                for before, row in zip(rows, rows[1:]):
+                    counted += before.get("validation_seconds", 0)
+                    counted += sum(row.get(key, 0) for key in ("seconds", "between_seconds", "checkpoint_seconds"))
+                wall = rows[-1]["time"] - rows[0]["time"]
+                self.assertAlmostEqual(counted / wall, 1, delta=0.02)
+                run("report", directory, "--budgets", 0)
+                time = page_data(directory / "report.html")["time"]
+                self.assertAlmostEqual(time["between_seconds"], sum(row.get("between_seconds", 0) for row in rows))
+                spent = sum(time[key] for key in ("step_seconds", "checkpoint_seconds", "validation_seconds", "between_seconds",
+                                                  "start_seconds", "lost_seconds"))
+                self.assertAlmostEqual(time["training_share"], (time["step_seconds"] - time["data_seconds"]) / spent)
+                self.assertEqual(time["missing_steps"], 0)
 
     @staticmethod
     def vocabulary(directory):

@@ -3,12 +3,14 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 import time
 import unittest
 
-from support import FieldsTest, ProgramTest, RunningTest, metrics, patient, run, series
+from support import BINARY, FieldsTest, ProgramTest, RunningTest, metrics, patient, run, series
 
 
 def contents(directory):
@@ -113,6 +115,26 @@ class OtherModelTest(ProgramTest):
         refused = self.train(directory, *fewer, "--model.hidden", 16, "--allow-missing", "*", check=5).stderr
         self.assertIn("of another model", refused)
 
+    def test_patterns_that_name_nothing_are_told_and_allow_nothing(self):
+        directory = self.directory("run")
+        keys = ["--train.steps", 8]
+        self.train(directory, *keys, "--train.stop_after", 2, check=75)
+        for option, whose in (("--allow-unused", "the checkpoint"), ("--allow-missing", "the model")):
+            self.assertIn("is empty", self.train(directory, *keys, option, "", check=2).stderr)
+            said = self.train(directory, *keys, option, "nonsense*", "--train.stop_after", 1, check=75).stdout
+            self.assertIn(f"warning: {option} nonsense*: {whose} has no such tensor", said)
+            refused = self.train(directory, *keys, option, "nonsense*", "--model.dropout", 0.25, check=2).stderr
+            self.assertIn("model.dropout", refused)
+
+    def test_states_that_another_optimizer_takes_over_are_told(self):
+        directory = self.directory("run")
+        keys = ["--train.steps", 8, "--train.stop_after", 1]
+        self.train(directory, *keys, "--optimizer.name", "adamw", check=75)
+        said = self.train(directory, *keys, "--optimizer.name", "sgd", "--allow-unused", "*.second_moment", check=75).stdout
+        self.assertIn("warning: the checkpoint is of adamw and this run of sgd: first_moment", said)
+        again = self.train(directory, *keys, "--optimizer.name", "sgd", check=75).stdout
+        self.assertNotIn("warning", again)
+
     def test_a_start_from_parameters_is_as_strict(self):
         source = self.directory("source")
         self.train(source, "--train.steps", 1, "--model.layers", 2)
@@ -189,6 +211,10 @@ class ReshardTest(ProgramTest):
             name = f"checkpoints/step-6/rank_{rank}.safetensors"
             self.assertEqual((cut / name).read_bytes(), (alone / name).read_bytes())
         self.assertIn("there already", run("checkpoint", "reshard", directory, cut, "--ranks", 2, check=5).stderr)
+        many = self.directory("many")
+        refused = run("checkpoint", "reshard", directory, many, "--ranks", 65536, check=2).stderr
+        self.assertRegex(refused, r"--ranks = 65536: is more than the \d+ elements of the largest tensor")
+        self.assertFalse(many.exists())
 
     def test_there_and_back_over_another_grid_is_byte_for_byte_what_was_saved(self):
         directory, cut, back = (self.directory(name) for name in ("run", "cut", "back"))
@@ -208,7 +234,94 @@ class ReshardTest(ProgramTest):
         self.assertEqual(steps(back), [2])
 
 
+class MissingRowsTest(ProgramTest):
+    def test_rows_that_are_not_there_are_told(self):
+        directory = self.directory("run")
+        keys = ["--train.steps", 8, "--checkpoint.every", 2]
+        self.train(directory, *keys, "--train.stop_after", 4, check=75)
+        rows = directory / "metrics.jsonl"
+        rows.unlink()
+        said = run("report", directory, "--budgets", 0, check=5).stderr
+        self.assertIn("is not there, though the run has a checkpoint of step 4", said)
+        self.assertIn("metrics.jsonl lacks 4 rows of the steps up to 4", self.train(directory, *keys, "--train.stop_after", 2,
+                                                                                   check=75).stdout)
+        self.assertEqual(series(directory, "step"), [5, 6])
+        self.assertIn("lacks 4 rows of the steps up to 6", self.train(directory, *keys).stdout)
+        run("report", directory, "--budgets", 0)
+        page = (directory / "report.html").read_text(encoding="utf-8")
+        self.assertEqual(json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])["time"]["missing_steps"], 4)
+
+    def test_a_file_that_is_removed_meanwhile_is_begun_anew(self):
+        directory = self.directory("run")
+        job = subprocess.Popen([BINARY, "train", self.config, "--run.directory", directory, "--train.steps", "1000000"],
+                               stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (job.stdout.close(), job.poll() is None and job.kill()))
+        rows = directory / "metrics.jsonl"
+        for line in job.stdout:
+            if "step       3/" in line:
+                rows.unlink()
+            if "metrics.jsonl was removed while the run went on" in line:
+                break
+        job.send_signal(signal.SIGTERM)
+        rest = job.stdout.read()
+        self.assertEqual(job.wait(timeout=patient(60)), 75, rest)
+        last = int((directory / "stopped").read_text())
+        self.assertEqual(series(directory, "step"), list(range(metrics(directory)[0]["step"], last + 1)))
+
+
+class DoneTest(ProgramTest):
+    def test_a_run_that_is_done_is_found_done_on_a_read_only_disk(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 2)
+        before = contents(directory)
+        mount = f"mount --bind '{directory}' '{directory}' && mount -o remount,bind,ro '{directory}'"
+        if subprocess.run(["unshare", "-rm", "bash", "-c", mount], capture_output=True).returncode != 0:
+            self.skipTest("nothing can be mounted here")
+
+        def read_only(*options):
+            command = " ".join(map(str, [BINARY, "train", self.config, "--run.directory", directory, *options]))
+            return subprocess.run(["unshare", "-rm", "bash", "-c", f"{mount} && exec {command}"], capture_output=True, text=True,
+                                  timeout=patient(60))
+        done = read_only("--train.steps", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step 2 of 2 is done already", done.stdout)
+        more = read_only("--train.steps", 3)
+        self.assertEqual(more.returncode, 5, more.stderr)
+        self.assertIn("the lock of the run directory cannot be written: Read-only file system", more.stderr)
+        self.assertEqual(contents(directory), before)
+
+    def test_a_folder_that_goes_under_a_run_is_named(self):
+        directory = self.directory("run")
+        job = subprocess.Popen([BINARY, "train", self.config, "--run.directory", directory, "--train.steps", "1000000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: job.poll() is None and job.kill())
+        for line in job.stdout:
+            if "step       3/" in line:
+                break
+        directory.rename(self.directory("renamed"))
+        said = job.communicate(timeout=patient(60))[1]
+        self.assertEqual(job.returncode, 5, said)
+        self.assertIn("has gone while the run worked in it", said)
+
+
 class PruningTest(ProgramTest):
+    def test_a_start_removes_what_is_too_old_by_now(self):
+        directory = self.directory("run")
+        keys = ["--train.steps", 9, "--checkpoint.every", 2]
+        self.train(directory, *keys, "--checkpoint.keep", 9, "--train.stop_after", 8, check=75)
+        self.assertEqual(steps(directory), [2, 4, 6, 8])
+        flip(directory / "checkpoints/step-6/rank_0.safetensors")
+        # It is killed before it saves any.
+        job = subprocess.Popen([BINARY, "train", self.config, "--run.directory", directory, *map(str, keys), "--train.steps",
+                                "1000000", "--checkpoint.every", "0", "--checkpoint.keep", "2"], stdout=subprocess.PIPE, text=True)
+        for line in job.stdout:
+            if "ready after" in line:
+                break
+        job.kill()
+        job.wait()
+        job.stdout.close()
+        self.assertEqual(steps(directory), [4, 6, 8], "the damaged one counts as none, and goes once 4 is counted")
+
     def test_damaged_checkpoints_push_no_whole_ones_out(self):
         directory = self.directory("run")
         self.train(directory, "--train.steps", 8, "--checkpoint.every", 2, "--checkpoint.keep", 9)

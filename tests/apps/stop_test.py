@@ -109,6 +109,23 @@ class StopTest(ProgramTest):
     def test_an_interrupt_alone_saves(self):
         self.stop("alone", signal.SIGINT, QUICK)
 
+    # As of a terminal that is closed.
+    def test_a_hangup_alone_saves_and_under_nohup_does_nothing(self):
+        self.stop("hung-up", signal.SIGHUP, QUICK)
+        directory = self.folder / "nohup"
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            job, log = self.start(directory, *QUICK)
+        finally:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        self.wait_for_text(job, log, "step       2/")
+        job.send_signal(signal.SIGHUP)
+        step = metrics(directory)[-1]["step"]
+        self.wait_for("more steps", lambda: metrics(directory)[-1]["step"] > step + 3, job)
+        self.assertFalse((directory / "stopped").exists())
+        job.send_signal(signal.SIGTERM)
+        self.assert_ends(job, log, 75)
+
     def test_a_second_interrupt_alone_ends_at_once(self):
         job, log = self.start(self.folder / "twice-interrupted", *self.slow())
         self.wait_for_text(job, log, "ready after")

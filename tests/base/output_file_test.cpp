@@ -98,5 +98,18 @@ TEST_F(Outputs, HaveNamesThatPromiseNothingElse) {
   EXPECT_EQ(refusal(path("x.zarr"), marked), "");
 }
 
+TEST_F(Outputs, TheFolderHasToTakeThem) {
+  const OutputKind kind = text_output("a text of ours", "OURS");
+  EXPECT_EQ(refusal(path("new"), kind), "");
+  EXPECT_NE(refusal(path("missing/new"), kind).find("make it first"), std::string::npos);
+  path("file", "OURS");
+  EXPECT_NE(refusal(path("file/new"), kind).find("cannot be looked into"), std::string::npos);
+  if (::geteuid() == 0) return;  // whom no rights hold off
+  fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_NE(refusal(path("new"), kind).find("takes no files"), std::string::npos);
+  EXPECT_NE(refusal(path("file"), kind).find("takes no files"), std::string::npos);
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
 }  // namespace
 }  // namespace garonne

@@ -33,6 +33,8 @@ void wait_for_each_other(Session& session, const std::string& mode) {
     transport->wait(transport->receive(&data, 1, (session.rank() + 1) % session.size(), 0));
   const bool busy = mode == "last-is-busy" ? session.rank() == session.size() - 1
                                            : session.rank() < session.size() - 1;
+  // Then nothing of it answers.
+  if (mode == "last-is-stopped" && session.rank() == session.size() - 1) (void)std::raise(SIGSTOP);
   if (busy) std::this_thread::sleep_for(beyond_all_limits);
   session.barrier();
 }
@@ -79,7 +81,8 @@ int run(const std::string& mode) {
   Session session = Session::start();
   session.set_coordinates("data " + std::to_string(session.rank()));
   try {
-    if (mode == "wait-in-a-circle" || mode == "last-is-busy" || mode == "all-but-last-are-busy") {
+    if (mode == "wait-in-a-circle" || mode == "last-is-busy" || mode == "all-but-last-are-busy" ||
+        mode == "last-is-stopped") {
       wait_for_each_other(session, mode);
     } else {
       work(session, mode);

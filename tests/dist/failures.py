@@ -69,6 +69,9 @@ for count in (2, 10):
     run(f"one of {count} works for longer than the limit", ranks(count, "last-is-busy"), 0,
         {"(run.timeout)": 0, f" waiting for 2 s in its own work: rank {count - 1} has not arrived, but answers: on ": 1},
         seconds=30)
+    run(f"one of {count} is stopped", ranks(count, "last-is-stopped"), 4,
+        {f" waiting for 1 s in its own work: rank {count - 1} has not arrived, and has not answered yet": 1, "but answer": 0},
+        seconds=30)
     run(f"all but one of {count} do", ranks(count, "all-but-last-are-busy"), 0, {"(run.timeout)": 0}, seconds=30)
 # A step of Slurm whose processes each believe to be alone; a batch script, where nobody launched any.
 run("several processes of a Slurm step that MPI knows nothing of", [program, "finish"], 4,

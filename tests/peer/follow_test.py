@@ -114,6 +114,7 @@ class FollowTest(unittest.TestCase):
         lines = [json.dumps(row) + "\n" for row in self.rows]
         metrics = growing / "metrics.jsonl"
         metrics.write_text("".join(lines[:4]) + lines[4][:20])
+        (growing / "lock").write_text("{}")
         target = self.folder / "growing.csv"
         child = subprocess.Popen([sys.executable, FOLLOW, growing, "--csv", target, "--every", "0.1"])
         with self.assertRaises(subprocess.TimeoutExpired):

@@ -124,6 +124,10 @@ void CheckpointKeeper::saved(std::int64_t step, std::int64_t keep, std::int64_t 
   times_.erase(step);
   remember(step);
   name_strangers(step);
+  prune(step, keep, keep_minutes);
+}
+
+void CheckpointKeeper::prune(std::int64_t step, std::int64_t keep, std::int64_t keep_minutes) {
   std::vector<std::int64_t> older;  // newest first
   for (const std::int64_t other : list_checkpoints(run_directory_))
     if (other < step) older.insert(older.begin(), other);

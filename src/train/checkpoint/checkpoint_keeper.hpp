@@ -38,6 +38,9 @@ class CheckpointKeeper {
   // Throws IoError where the first one cannot be remembered.
   void saved(std::int64_t step, std::int64_t keep, std::int64_t keep_minutes = 0);
 
+  // Removes the same after started_from(step), so that a run whose disk is full finds room.
+  void prune(std::int64_t step, std::int64_t keep, std::int64_t keep_minutes = 0);
+
  private:
   void remember(std::int64_t step);
   void remember_beginning();

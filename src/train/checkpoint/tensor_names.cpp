@@ -17,6 +17,17 @@ bool is_named(const std::vector<std::string>& patterns, const std::string& tenso
   });
 }
 
+std::vector<std::string> patterns_of_none(const std::vector<std::string>& patterns,
+                                          const std::vector<std::string>& tensors) {
+  std::vector<std::string> found;
+  for (const std::string& pattern : patterns) {
+    if (std::none_of(tensors.begin(), tensors.end(),
+                     [&](const std::string& tensor) { return is_named({pattern}, tensor); }))
+      found.push_back(pattern);
+  }
+  return found;
+}
+
 std::vector<std::string> tensor_names(const plan::ModelGraph& graph,
                                       const std::vector<StateSpec>& states) {
   std::vector<std::string> names;

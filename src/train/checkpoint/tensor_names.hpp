@@ -21,6 +21,10 @@ struct AllowedTensors {
 // Whether one of `patterns` stands for the tensor.
 bool is_named(const std::vector<std::string>& patterns, const std::string& tensor);
 
+// Those patterns that stand for none of `tensors`.
+std::vector<std::string> patterns_of_none(const std::vector<std::string>& patterns,
+                                          const std::vector<std::string>& tensors);
+
 // Those that a checkpoint of a model has: parameters, and the states of the optimizer.
 std::vector<std::string> tensor_names(const plan::ModelGraph& graph,
                                       const std::vector<StateSpec>& states);

@@ -1,5 +1,6 @@
 #include "train/report/spent_time.hpp"
 
+#include <set>
 #include <utility>
 
 #include "train/setup/model_operations.hpp"
@@ -13,16 +14,20 @@ ordered_json time_json(const std::vector<StepMetrics>& rows) {
   double data = 0;
   double checkpoints = 0;
   double validations = 0;
+  double between = 0;
   double starting = 0;
   double lost = 0;
   std::int64_t starts = 0;
   std::int64_t lost_steps = 0;
   ordered_json slow_ranks = ordered_json::array();
+  std::set<std::int64_t> steps_there;
   for (const StepMetrics& row : rows) {
+    steps_there.insert(row.step);
     steps += row.seconds;
     data += row.data_seconds;
     checkpoints += row.checkpoint_seconds;
     validations += row.validation_seconds;
+    between += row.between_seconds;
     for (const SlowRankMetrics& slow : row.slow_ranks)
       slow_ranks.push_back(
           {{"step", row.step}, {"rank", slow.rank}, {"place", slow.place}, {"times", slow.times}});
@@ -32,15 +37,18 @@ ordered_json time_json(const std::vector<StepMetrics>& rows) {
     lost_steps += row.start->lost_steps;
     lost += row.start->lost_seconds;
   }
-  const double all = steps + checkpoints + validations + starting + lost;
+  const double all = steps + checkpoints + validations + between + starting + lost;
   return {{"step_seconds", steps},
           {"data_seconds", data},
           {"checkpoint_seconds", checkpoints},
           {"validation_seconds", validations},
+          {"between_seconds", between},
           {"starts", starts},
           {"start_seconds", starting},
           {"lost_steps", lost_steps},
           {"lost_seconds", lost},
+          {"missing_steps",
+           rows.empty() ? 0 : rows.back().step - static_cast<std::int64_t>(steps_there.size())},
           {"slow_ranks", std::move(slow_ranks)},
           {"training_share", all > 0 ? (steps - data) / all : 0}};
 }

@@ -10,9 +10,10 @@
 
 namespace garonne::train {
 
-// Seconds of steps, of them waiting for data, of checkpoints, validations, starts, and of steps
-// that were done again after a restart, and which ranks were slow for long; the key `time` of
-// "garonne.report". Rows of earlier versions say nothing of most.
+// Seconds of steps, of them waiting for data, of checkpoints, validations, what else is between
+// steps, starts, and of steps that were done again after a restart, how many steps have no row, and
+// which ranks were slow for long; the key `time` of "garonne.report". Rows of earlier versions say
+// nothing of most.
 nlohmann::ordered_json time_json(const std::vector<StepMetrics>& rows);
 
 // Operations of a step and, of `peak_flops` a rank (0 = not known), the share that is used:

@@ -89,16 +89,19 @@ function factsTable() {
 function timeTable() {
   const time = report.time;
   const all = time.step_seconds + time.checkpoint_seconds + time.validation_seconds +
-      time.start_seconds + time.lost_seconds;
+      time.between_seconds + time.start_seconds + time.lost_seconds;
   const rows = [
     ["steps", time.step_seconds - time.data_seconds],
     ["waiting for data", time.data_seconds],
     ["checkpoints, but for the last of each start", time.checkpoint_seconds],
     ["validations", time.validation_seconds],
+    ["between steps: records, lock, ranks that meet", time.between_seconds],
     [time.starts === 1 ? "1 start" : `${time.starts} starts`, time.start_seconds],
     [`${time.lost_steps} steps done again`, time.lost_seconds],
   ];
-  return element("table", {}, element("caption", {}, "Time of the run"),
+  const missing = time.missing_steps === 0 ? "" :
+      `, without ${time.missing_steps} steps whose rows metrics.jsonl lacks`;
+  return element("table", {}, element("caption", {}, `Time of the run${missing}`),
       element("tbody", {},
           rows.map(([name, seconds]) => element("tr", {}, element("th", {scope: "row"}, name),
                        element("td", {class: "number"}, secondsText(seconds)),

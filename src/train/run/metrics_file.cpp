@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "train/checkpoint/manifest.hpp"
 
 namespace garonne::train {
 namespace {
@@ -41,6 +43,7 @@ StepMetrics row_from_json(const nlohmann::json& row) {
     metrics.validation_loss = row.at("validation_loss").get<double>();
   metrics.checkpoint_seconds = row.value("checkpoint_seconds", 0.0);
   metrics.validation_seconds = row.value("validation_seconds", 0.0);
+  metrics.between_seconds = row.value("between_seconds", 0.0);
   if (row.contains("start")) {
     const nlohmann::json& start = row.at("start");
     metrics.start = {start.at("ready_seconds").get<double>(),
@@ -100,6 +103,17 @@ Sorted sort_lines(const std::string& text, std::int64_t last_step) {
   return sorted;
 }
 
+// Empty where there is none.
+std::string saved_steps_text(const std::string& run_directory) {
+  const auto steps = list_checkpoints(run_directory);
+  if (steps.empty()) return {};
+  return fmt::format(
+      "the run has a checkpoint of step {}: the file was removed, or the checkpoint came from "
+      "elsewhere (checkpoint import, checkpoint reshard). `garonne checkpoint list {}` says what "
+      "there is",
+      steps.back(), run_directory);
+}
+
 void put_aside(const std::string& path, const std::string& lines) {
   std::ofstream file(path, std::ios::app | std::ios::binary);
   file << lines;
@@ -109,8 +123,9 @@ void put_aside(const std::string& path, const std::string& lines) {
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_step,
-                         const std::function<void(const std::string&)>& warn)
-    : path_(run_directory + "/metrics.jsonl") {
+                         const std::function<void(const std::string&)>& warn,
+                         std::chrono::milliseconds look_every)
+    : path_(run_directory + "/metrics.jsonl"), warn_(warn), look_every_(look_every) {
   std::error_code error;
   const std::string text =
       fs::exists(path_, error) ? read_text_file(path_, most_metrics_bytes) : "";
@@ -139,6 +154,13 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
                     "from step 1",
                     run_directory, sorted.later.rbegin()->first));
   }
+  if (const std::int64_t missing = last_step - static_cast<std::int64_t>(sorted.rows.size());
+      missing > 0) {
+    warn(
+        fmt::format("{} lacks {} of the steps up to {}, which the checkpoint is of; the run goes "
+                    "on without",
+                    path_, counted(missing, "row"), last_step));
+  }
   std::string kept;
   for (const auto& [step, line] : sorted.rows) kept += line + "\n";
   if (kept != text || text.empty()) write_file_durably(path_, kept);
@@ -147,6 +169,18 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
 }
 
 void MetricsFile::append(const StepMetrics& metrics) {
+  if (const auto now = std::chrono::steady_clock::now(); now - looked_ >= look_every_) {
+    looked_ = now;
+    std::error_code error;
+    if (fs::status(path_, error).type() == fs::file_type::not_found) {
+      warn_(
+          fmt::format("{} was removed while the run went on: the rows before step {} are lost, and "
+                      "the file is begun anew",
+                      path_, metrics.step));
+      file_.close();
+      file_.open(path_, std::ios::app);
+    }
+  }
   nlohmann::ordered_json row = {{"step", metrics.step},
                                 {"loss", metrics.loss},
                                 {"gradient_norm", metrics.gradient_norm},
@@ -162,6 +196,7 @@ void MetricsFile::append(const StepMetrics& metrics) {
   if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
   if (metrics.checkpoint_seconds > 0) row["checkpoint_seconds"] = metrics.checkpoint_seconds;
   if (metrics.validation_seconds > 0) row["validation_seconds"] = metrics.validation_seconds;
+  if (metrics.between_seconds > 0) row["between_seconds"] = metrics.between_seconds;
   if (metrics.start) {
     row["start"] = {{"ready_seconds", metrics.start->ready_seconds},
                     {"lost_steps", metrics.start->lost_steps},
@@ -177,8 +212,11 @@ void MetricsFile::append(const StepMetrics& metrics) {
 std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
   const std::string path = run_directory + "/metrics.jsonl";
   std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    throw IoError(path, "is not there: the run has done no step yet");
+  const std::string saved = saved_steps_text(run_directory);
+  if (!std::filesystem::exists(path, error)) {
+    throw IoError(path, saved.empty() ? "is not there: the run has done no step yet"
+                                      : "is not there, though " + saved);
+  }
   std::istringstream lines(read_text_file(path, most_metrics_bytes));
   std::vector<StepMetrics> rows;
   std::int64_t number = 0;
@@ -192,7 +230,8 @@ std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
       throw IoError(path, fmt::format("line {} is no whole row of a step", number));
     }
   }
-  if (rows.empty()) throw IoError(path, "holds no step yet");
+  if (rows.empty())
+    throw IoError(path, saved.empty() ? "holds no step yet" : "holds no step, though " + saved);
   return rows;
 }
 

@@ -1,6 +1,7 @@
 // The rows of metrics.jsonl, one a step.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -49,6 +50,9 @@ struct StepMetrics {
   // Between the step before and this one, on rank 0.
   double checkpoint_seconds = 0;
   double validation_seconds = 0;
+  // From the end of `seconds` of the step before to the beginning of this one, less checkpoints and
+  // the validation there: records, the lock, ranks that meet. On rank 0.
+  double between_seconds = 0;
   std::optional<StartMetrics> start;
   std::vector<SlowRankMetrics> slow_ranks;  // found after this step
 };
@@ -59,10 +63,13 @@ class MetricsFile {
   // Keeps the rows up to `last_step`, in the order of their steps; of several of one step the last.
   // Lines that are no rows are moved to metrics.jsonl.damaged, which `warn` hears with their
   // numbers; only a last line that was cut short goes without a word. `warn` also hears of rows
-  // that go where `last_step` is 0. Throws IoError.
+  // that go where `last_step` is 0, and of rows up to `last_step` that are not there. Throws
+  // IoError.
   MetricsFile(const std::string& run_directory, std::int64_t last_step,
-              const std::function<void(const std::string&)>& warn);
-  // Throws IoError, as for a full disk.
+              const std::function<void(const std::string&)>& warn,
+              std::chrono::milliseconds look_every = std::chrono::seconds(1));
+  // A file that was removed is begun anew, which `warn` hears; whether it is there is looked at
+  // once in `look_every`. Throws IoError, as for a full disk.
   void append(const StepMetrics& metrics);
 
   // Of the rows that were cut off.
@@ -71,13 +78,17 @@ class MetricsFile {
 
  private:
   std::string path_;
+  std::function<void(const std::string&)> warn_;
+  std::chrono::milliseconds look_every_;
+  std::chrono::steady_clock::time_point looked_;
   std::ofstream file_;
   std::int64_t lost_steps_ = 0;
   double lost_seconds_ = 0;
 };
 
 // The rows of metrics.jsonl; a last line that was cut short is left out. Throws IoError when the
-// file is missing, holds no row, or a line is not understood.
+// file is missing, holds no row, or a line is not understood; where the run has checkpoints all the
+// same, the message says so.
 std::vector<StepMetrics> read_metrics(const std::string& run_directory);
 
 }  // namespace garonne::train

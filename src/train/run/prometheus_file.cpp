@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/partial_file.hpp"
 
 namespace garonne::train {
 namespace {
@@ -62,6 +67,8 @@ std::string prometheus_text(const RunGauges& gauges) {
   out.gauge("learning_rate", "Learning rate of the step.", step.learning_rate);
   out.gauge("step_seconds", "Seconds of the step.", step.seconds);
   out.gauge("data_seconds", "Of them waiting for samples.", step.data_seconds);
+  out.gauge("between_seconds", "Seconds before the step for records and ranks that meet.",
+            step.between_seconds);
   out.gauge("samples_per_second", "Samples a second.", step.samples_per_second);
   if (step.item == token_item)
     out.gauge("tokens_per_second", "Tokens a second.", step.items_per_second);
@@ -72,6 +79,25 @@ std::string prometheus_text(const RunGauges& gauges) {
   out.counter("validation_seconds_total", "Seconds of validation since this start.",
               gauges.validation_seconds);
   return out.take();
+}
+
+PrometheusFile::PrometheusFile(std::string path, std::function<void(const std::string&)> warn)
+    : path_(std::move(path)), warn_(std::move(warn)) {}
+
+void PrometheusFile::write(const std::string& text) {
+  try {
+    PartialFile partial(path_);
+    FileWriter file(partial.path());
+    file.write(text.data(), text.size());
+    file.close();
+    partial.publish_without_waiting();
+  } catch (const IoError& failure) {
+    if (!std::exchange(failing_, true))
+      warn_(fmt::format("--prometheus: {}; the run goes on without it", failure.what()));
+    return;
+  }
+  if (std::exchange(failing_, false))
+    warn_(fmt::format("--prometheus: {} is written again", path_));
 }
 
 }  // namespace garonne::train

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,5 +27,19 @@ struct RunGauges {
 // The text exposition format of Prometheus, version 0.0.4: a HELP and a TYPE line and a sample for
 // each name.
 std::string prometheus_text(const RunGauges& gauges);
+
+// The file of that text, which is replaced as a whole. Who collects it may find it missing, empty
+// or old after a power cut, and a run goes on without it: neither waits for the disk nor throws,
+// and says what failed once, and once when it works again.
+class PrometheusFile {
+ public:
+  PrometheusFile(std::string path, std::function<void(const std::string&)> warn);
+  void write(const std::string& text);
+
+ private:
+  std::string path_;
+  std::function<void(const std::string&)> warn_;
+  bool failing_ = false;
+};
 
 }  // namespace garonne::train

@@ -72,6 +72,13 @@ bool holds_nothing(const std::string& directory) {
 
 }  // namespace
 
+std::vector<KeyChange> changes_since(const StartingPoint& start, const RunConfig& config,
+                                     const AllowedChanges& allowed) {
+  const RunConfig saved = saved_config(start.manifest.config, start.checkpoint + "/manifest.json");
+  return allowed_changes(saved, config, start.step, start.manifest.data, allowed,
+                         config.run.directory);
+}
+
 StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
                                   const AllowedChanges& allowed) {
@@ -100,10 +107,7 @@ StartingPoint find_starting_point(const RunConfig& config,
       continue;
     }
     start.step = start.manifest.step;
-    const RunConfig saved =
-        saved_config(start.manifest.config, start.checkpoint + "/manifest.json");
-    start.changes =
-        allowed_changes(saved, config, start.step, start.manifest.data, allowed, directory);
+    start.changes = changes_since(start, config, allowed);
     return start;
   }
   if (!last_error.empty()) {
@@ -117,6 +121,10 @@ StartingPoint find_starting_point(const RunConfig& config,
         "it or put them back; to start anew, give another run.directory or empty this one");
   }
   return {};
+}
+
+std::string saved_optimizer(const StartingPoint& start) {
+  return saved_config(start.manifest.config, start.checkpoint + "/manifest.json").optimizer.name;
 }
 
 void expect_storable(const RunConfig& config) {

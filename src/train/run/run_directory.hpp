@@ -35,6 +35,14 @@ std::optional<Beginning> beginning_of_run(const std::string& run_directory);
 // That checkpoint, verified. Throws IoError where it is gone, damaged, or another by now.
 StartingPoint open_beginning(const std::string& run_directory, const Beginning& beginning);
 
+// What has changed of the keys since the checkpoint was saved. Throws ConfigError for those that
+// may not, IoError where the checkpoint's own are not understood.
+std::vector<KeyChange> changes_since(const StartingPoint& start, const RunConfig& config,
+                                     const AllowedChanges& allowed);
+
+// The optimizer.name of the run that saved it. IoError.
+std::string saved_optimizer(const StartingPoint& start);
+
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);
 

@@ -304,6 +304,12 @@ bool RunLock::make_file() {
   const int descriptor =
       ::open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor < 0) {
+    unwritable_ = errno == EROFS || errno == EACCES || errno == EPERM;
+    if (errno == ENOENT && descriptor_ >= 0) {
+      throw IoError(folder_,
+                    "has gone while the run worked in it: it was renamed, removed or unmounted. "
+                    "Nothing more is written; put it back, and the same command goes on");
+    }
     throw IoError(path_, fmt::format("the lock of the run directory cannot be written: {}",
                                      std::strerror(errno)));
   }

@@ -75,9 +75,13 @@ class RunLock {
   // the holder, or where the file cannot be made. To be called once.
   void take();
 
+  // Whether take() has thrown because the folder takes no files: its disk is read-only, or its
+  // rights are.
+  bool unwritable() const { return unwritable_; }
+
   // To be called before writing into the folder; looks at the file at most once a second. Throws
   // IoError where somebody else holds the lock by now, as after this process was stopped for longer
-  // than others watch. A file that was removed is made again.
+  // than others watch, and where the folder has gone. A file that was removed is made again.
   void check();
 
   // Removes what the destructor would and makes nothing more, for a process that is about to end
@@ -107,6 +111,7 @@ class RunLock {
   std::vector<std::string> made_folders_;
   int descriptor_ = -1;
   bool took_over_ = false;
+  bool unwritable_ = false;
   std::chrono::steady_clock::time_point looked_;
   std::mutex mutex_;
   std::condition_variable stopped_;

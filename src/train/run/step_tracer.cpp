@@ -1,11 +1,13 @@
 #include "train/run/step_tracer.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/file.hpp"
 
 namespace garonne::train {
@@ -23,9 +25,10 @@ std::string host_name() {
 
 }  // namespace
 
-StepTracer::StepTracer(TraceWish wish, std::int64_t next_step, const plan::Program& program)
+StepTracer::StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
+                       const plan::Program& program)
     : wish_(std::move(wish)), program_(program) {
-  if (wish_.first_step == 0) wish_.first_step = next_step + steps_before;
+  if (wish_.first_step == 0) wish_.first_step = std::min(next_step + steps_before, last_step);
 }
 
 bool StepTracer::take(std::int64_t step, std::chrono::system_clock::time_point begin,
@@ -43,7 +46,12 @@ bool StepTracer::take(std::int64_t step, std::chrono::system_clock::time_point b
 }
 
 bool StepTracer::finish(dist::Session& session) {
-  if (written_ || steps_.empty()) return false;
+  if (written_) return false;
+  if (steps_.empty()) {
+    outcome_ = fmt::format("note: the run ended before step {}, so that there is no trace in {}\n",
+                           wish_.first_step, wish_.path);
+    return true;
+  }
   write(session);
   return true;
 }
@@ -59,9 +67,14 @@ void StepTracer::write(dist::Session& session) {
   const std::string events =
       session.rank() < most_ranks ? plan::trace_events(program_, host_name(), steps_) : "";
   const std::vector<std::string> of_ranks = session.gather(events);
-  session.agree([&] {
-    if (session.rank() == 0) write_file_durably(wish_.path, plan::trace_file(of_ranks));
-  });
+  if (session.rank() != 0) return;
+  // Training is worth more than a look at it.
+  try {
+    write_file_durably(wish_.path, plan::trace_file(of_ranks));
+    outcome_ = fmt::format("trace of {} steps: {}\n", steps_.size(), wish_.path);
+  } catch (const IoError& failure) {
+    outcome_ = fmt::format("warning: --trace: {}; the run goes on without it\n", failure.what());
+  }
 }
 
 }  // namespace garonne::train

@@ -15,25 +15,27 @@
 namespace garonne::train {
 
 struct TraceWish {
-  std::string path;             // empty = nothing is traced
-  std::int64_t first_step = 0;  // of the window; 0 = the third that is run here
+  std::string path;  // empty = nothing is traced
+  // Of the window; 0 = the third that is run here, or the last where there are fewer.
+  std::int64_t first_step = 0;
   std::int64_t steps = 3;
 };
 
 class StepTracer {
  public:
-  // `next_step`: the first that is run here.
-  StepTracer(TraceWish wish, std::int64_t next_step, const plan::Program& program);
+  // `next_step`, `last_step`: the first and the last that are to be run here.
+  StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
+             const plan::Program& program);
 
   // After a step that began and ended then. At the end of the window rank 0 writes the file, of up
-  // to 64 ranks; true then. Collective over all ranks. Throws IoError on all of them.
+  // to 64 ranks; true then, also where that failed. Collective over all ranks.
   bool take(std::int64_t step, std::chrono::system_clock::time_point begin, double seconds,
             const exec::StepOutputs& outputs, dist::Session& session);
-  // What there is where training ends within the window. Collective; as take().
+  // What there is where training ends within the window or before it. Collective; as take().
   bool finish(dist::Session& session);
 
-  const std::string& path() const { return wish_.path; }
-  std::size_t traced() const { return steps_.size(); }
+  // What became of it, on rank 0, in words: a file, or why there is none.
+  const std::string& outcome() const { return outcome_; }
 
  private:
   void write(dist::Session& session);
@@ -42,6 +44,7 @@ class StepTracer {
   const plan::Program& program_;
   std::vector<plan::TracedStep> steps_;
   bool written_ = false;
+  std::string outcome_;
 };
 
 }  // namespace garonne::train

@@ -7,7 +7,7 @@
 namespace garonne::train {
 namespace {
 
-constexpr std::array<int, 3> handled = {SIGTERM, SIGINT, SIGUSR1};  // USR1 last
+constexpr std::array<int, 4> handled = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};  // USR1 last
 // Handlers have no arguments of ours; lock-free atomics are what they may touch.
 std::atomic<int> requested{0};
 std::atomic<bool> by_launcher{false};
@@ -37,7 +37,11 @@ SignalGuard::SignalGuard(bool launched) {
   action.sa_handler = note_request;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &action, &former[i]);
+  for (std::size_t i = 0; i < handled.size(); ++i) {
+    sigaction(handled[i], nullptr, &former[i]);
+    if (handled[i] == SIGHUP && former[i].sa_handler == SIG_IGN) continue;
+    sigaction(handled[i], &action, nullptr);
+  }
 }
 
 SignalGuard::~SignalGuard() {

@@ -1,4 +1,5 @@
-// Requests to stop from outside: SIGTERM, SIGINT and SIGUSR1 leave a note that the run looks at.
+// Requests to stop from outside: SIGTERM, SIGINT, SIGHUP and SIGUSR1 leave a note that the run
+// looks at.
 #pragma once
 
 namespace garonne::train {
@@ -11,8 +12,9 @@ enum class StopRequest {
 
 // Handles the signals while it lives, then puts the former handlers back, but ignores SIGUSR1 where
 // that would end the process. One at a time. A launcher of parallel programs kills its processes
-// soon after SIGTERM and SIGINT, so `launched` makes these AtOnce; else all three are AfterStep,
-// and a second SIGINT ends the process as SIGINT does.
+// soon after SIGTERM and SIGINT, so `launched` makes these and SIGHUP AtOnce; else all are
+// AfterStep, and a second SIGINT ends the process as SIGINT does. Where SIGHUP is ignored, as under
+// nohup, it stays so.
 class SignalGuard {
  public:
   explicit SignalGuard(bool launched);

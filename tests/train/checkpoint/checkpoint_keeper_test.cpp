@@ -72,6 +72,25 @@ TEST(CheckpointKeeper, TheNewestStay) {
   EXPECT_EQ(left.size(), 1U) << "nothing hidden stays";
 }
 
+// A start removes what the save before it could not.
+TEST(CheckpointKeeper, AStartPrunesWhatIsOlderThanItsCheckpoint) {
+  Directory run({2, 4, 6, 8});
+  run.keeper().started_from(8);
+  run.keeper().prune(8, 9);
+  EXPECT_EQ(run.steps(), (Steps{2, 4, 6, 8}));
+  run.damage(6);
+  run.start_again();
+  run.keeper().started_from(8);
+  run.keeper().prune(8, 2);
+  EXPECT_EQ(run.steps(), (Steps{4, 6, 8})) << "the damaged one does not count";
+  // Of later ones, damaged by all that is known, none counts and none goes.
+  run.start_again();
+  run.keeper().started_from(4);
+  run.keeper().prune(4, 1);
+  EXPECT_EQ(run.steps(), (Steps{4, 6, 8}));
+  EXPECT_TRUE(run.warnings.empty());
+}
+
 // The run goes on from 4, since 6 and 8 are damaged: they are newer than what it writes next.
 TEST(CheckpointKeeper, DamagedOnesPushNoWholeOnesOut) {
   Directory run({2, 4, 6, 8});

@@ -187,5 +187,51 @@ TEST(Metrics, ALossThatIsNotFiniteIsNull) {
   EXPECT_EQ(rows[0].data_seconds, 0.25);
 }
 
+TEST(Metrics, RowsThatAreNotThereAreTold) {
+  const Scratch scratch;
+  lines_of_steps(scratch, 4);
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  MetricsFile(scratch.path(), 4, tell);
+  EXPECT_TRUE(told.empty());
+  MetricsFile(scratch.path(), 7, tell);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("lacks 3 rows of the steps up to 7"), std::string::npos) << told[0];
+  EXPECT_EQ(steps_of(scratch.path("metrics.jsonl")).size(), 4U);
+}
+
+TEST(Metrics, AFileThatIsRemovedIsBegunAnew) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  std::vector<std::string> told;
+  MetricsFile metrics(
+      scratch.path(), 0, [&](const std::string& text) { told.push_back(text); },
+      std::chrono::milliseconds(0));
+  metrics.append(row(1));
+  metrics.append(row(2));
+  EXPECT_TRUE(told.empty());
+  fs::remove(path);
+  metrics.append(row(3));
+  metrics.append(row(4));
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{3, 4}));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("the rows before step 3 are lost"), std::string::npos) << told[0];
+}
+
+TEST(Metrics, SecondsBetweenStepsAreReadAsTheyWereWritten) {
+  const Scratch scratch;
+  {
+    MetricsFile metrics(scratch.path(), 0, unexpected);
+    StepMetrics second = row(2);
+    second.between_seconds = 0.125;
+    metrics.append(row(1));
+    metrics.append(second);
+  }
+  const auto rows = read_metrics(scratch.path());
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].between_seconds, 0);
+  EXPECT_EQ(rows[1].between_seconds, 0.125);
+}
+
 }  // namespace
 }  // namespace garonne::train::test

@@ -254,6 +254,16 @@ TEST(RunLock, ARunThatLostItWritesNoMore) {
   expect_io_error(scratch.path("lock"), "node07", [&] { lock.check(); });
 }
 
+TEST(RunLock, AFolderThatHasGoneIsNamed) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  TakenLock lock(folder, ignore);
+  fs::rename(folder, scratch.path("renamed"));
+  std::this_thread::sleep_for(1100ms);
+  expect_io_error(folder, "was renamed, removed or unmounted", [&] { lock.check(); });
+  fs::rename(scratch.path("renamed"), folder);
+}
+
 TEST(RunLock, IsLetGoBeforeAHastyEnd) {
   const Scratch scratch;
   TakenLock lock(scratch.path(), ignore);
