@@ -137,8 +137,10 @@ void TrainingRun::find_beginning() {
     append(beginning_->missing, options_.allowed.missing);
     append(beginning_->unused, options_.allowed.unused);
     append(beginning_->changes, options_.init_changes);
-    say(fmt::format("note: the run in {} began with {}, and does again\n", directory,
-                    to_text(*beginning_)));
+    say(
+        fmt::format("note: the run in {} began with {}, and does again; to begin "
+                    "with the seed's, give another run.directory\n",
+                    directory, to_text(*beginning_)));
     return;
   }
   initial_ = initial_point(options_.init_from, [&](const std::string& text) { warn(text); });

@@ -90,7 +90,7 @@ class StartingTest(ProgramTest):
         forget_checkpoints(begun)
         done = self.train(begun, "--train.steps", 2).stdout
         self.assertIn("never saved a checkpoint", done)
-        self.assertRegex(done, f"note: the run in {begun} began with the parameters of {self.source}/checkpoints/step-2 .*again")
+        self.assertRegex(done, f"note: the run in {begun} began with the parameters of {self.source}/checkpoints/step-2 .*does again")
         self.assertEqual(series(begun, "loss"), losses)
         self.assertEqual(self.exported(begun), self.exported(again))
         # With another start, which is said and remembered.

@@ -45,6 +45,33 @@ Found look(const RunConfig& config) {
   return found;
 }
 
+TEST(RunDirectory, RemembersWhatItBeganWith) {
+  const Scratch scratch;
+  const std::string directory = scratch.path("run");
+  EXPECT_FALSE(beginning_of_run(directory));
+  const Beginning began = {.given = "first",
+                           .checkpoint = scratch.path("gone"),
+                           .step = 7,
+                           .manifest = std::string(32, 'a'),
+                           .missing = {"layer.2.*"},
+                           .unused = {},
+                           .changes = {"model.rope_theta"}};
+  save_beginning(directory, began);
+  const auto found = beginning_of_run(directory);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(to_json(*found), to_json(began));
+  EXPECT_THROW(open_beginning(directory, *found), IoError);
+  const std::string path = directory + "/beginning.json";
+  const std::string whole = read_bytes(path);
+  for (const char* damaged : {"", "{", "[]", "{\"format\": \"garonne.beginning\", \"version\": 2}",
+                              "{\"format\": \"garonne.beginning\", \"version\": 1}"}) {
+    write_bytes(path, damaged);
+    EXPECT_THROW(beginning_of_run(directory), IoError) << damaged;
+  }
+  write_bytes(path, whole);
+  EXPECT_TRUE(beginning_of_run(directory));
+}
+
 TEST(RunDirectory, FreshOnesStartFromTheSeed) {
   const Scratch scratch;
   for (const char* resume : {"auto", "never"}) {
