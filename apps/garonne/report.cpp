@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
@@ -22,8 +24,12 @@ struct Options {
 
 ExitCode write_report(Options options) {
   const std::string path = options.output.empty() ? options.run + "/report.html" : options.output;
-  expect_output("--output", path,
-                text_output("a report of Garonne", "<title>Garonne report</title>"));
+  // A run directory that is not there is said to be none.
+  std::error_code error;
+  if (!options.output.empty() || std::filesystem::is_directory(options.run, error)) {
+    expect_output("--output", path,
+                  text_output("a report of Garonne", "<title>Garonne report</title>"));
+  }
   if (!options.cluster.empty()) options.report.cluster = plan::load_cluster(options.cluster);
   // One bar for each thing that is planned.
   std::optional<Progress> bar;

@@ -65,7 +65,7 @@ class OutputsThatFailTest(ProgramTest):
         file.touch()
         for option in ("--prometheus", "--trace"):
             directory = self.directory(option)
-            for path, words in ((missing, "make it first"), (file / "below", "cannot be looked into")):
+            for path, words in ((missing, "make it first"), (file / "below", "which is no folder")):
                 said = self.train(directory, option, path, check=2).stderr
                 self.assertIn(f"{option} = ", said)
                 self.assertIn(words, said)

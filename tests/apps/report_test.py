@@ -209,7 +209,7 @@ class ReportTest(ProgramTest):
         directory = self.copied("empty")
         (directory / "metrics.jsonl").write_text("")
         self.refused(directory, 5, "metrics.jsonl", "no step")
-        run("report", self.run_directory, "--output", self.folder / "absent" / "report.html", check=5)
+        run("report", self.run_directory, "--output", self.folder / "absent" / "report.html", check=2)
         self.assertIn("one rank", run("report", self.run_directory, ranks=2, check=2).stderr)
 
     def test_what_is_damaged(self):

@@ -172,7 +172,9 @@ void MetricsFile::append(const StepMetrics& metrics) {
   if (const auto now = std::chrono::steady_clock::now(); now - looked_ >= look_every_) {
     looked_ = now;
     std::error_code error;
-    if (fs::status(path_, error).type() == fs::file_type::not_found) {
+    // Where the whole folder has gone, its lock says so.
+    if (fs::status(path_, error).type() == fs::file_type::not_found &&
+        fs::exists(fs::path(path_).parent_path(), error)) {
       warn_(
           fmt::format("{} was removed while the run went on: the rows before step {} are lost, and "
                       "the file is begun anew",

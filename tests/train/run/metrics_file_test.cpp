@@ -105,12 +105,16 @@ TEST(Metrics, ADamagedLineIsPutAsideAndTheOthersStay) {
     std::vector<std::string> warnings;
     MetricsFile(scratch.path(), 6, [&](const std::string& text) { warnings.push_back(text); });
     EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2, 4, 5, 6})) << damage;
-    ASSERT_EQ(warnings.size(), 1U) << damage;
+    ASSERT_EQ(warnings.size(), 2U) << damage;
     EXPECT_NE(warnings[0].find("line 3 is damaged"), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[1].find("lacks 1 row of"), std::string::npos) << warnings[1];
     EXPECT_EQ(read_bytes(path + ".damaged"), damage + "\n");
     EXPECT_EQ(read_metrics(scratch.path()).size(), 5U);
-    // Nothing is damaged any more.
-    MetricsFile(scratch.path(), 6, unexpected);
+    // Nothing is damaged any more; the row is still not there.
+    warnings.clear();
+    MetricsFile(scratch.path(), 6, [&](const std::string& text) { warnings.push_back(text); });
+    ASSERT_EQ(warnings.size(), 1U) << damage;
+    EXPECT_NE(warnings[0].find("lacks 1 row of"), std::string::npos) << warnings[0];
     EXPECT_EQ(read_bytes(path + ".damaged"), damage + "\n");
   }
 }
@@ -176,11 +180,11 @@ TEST(Metrics, ALossThatIsNotFiniteIsNull) {
   const Scratch scratch;
   {
     MetricsFile metrics(scratch.path(), 0, unexpected);
-    StepMetrics poisoned = row(5);
+    StepMetrics poisoned = row(1);
     poisoned.validation_loss = std::numeric_limits<double>::quiet_NaN();
     metrics.append(poisoned);
   }
-  MetricsFile(scratch.path(), 5, unexpected);
+  MetricsFile(scratch.path(), 1, unexpected);
   const auto rows = read_metrics(scratch.path());
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_FALSE(rows[0].validation_loss.has_value());
