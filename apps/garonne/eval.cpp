@@ -318,7 +318,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command->add_option("run", options->run, "run directory")->required();
   command
       ->add_option("--step", options->step,
-                   "a saved step; 0 = the initialisation [the newest checkpoint]")
+                   "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
   command
       ->add_option(

@@ -127,7 +127,7 @@ void add_forecast(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command
       ->add_option("--step", options->step,
-                   "a saved step; 0 = the initialisation [the newest checkpoint]")
+                   "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {

@@ -26,7 +26,7 @@ std::string obstacle(const std::string& key) {
   if (key == "model.dropout" || key == "model.attention_dropout") return "";
   if (key.rfind("model.", 0) == 0)
     return "is of the function that the parameters were trained for; begin another run with them, "
-           "by --init-from";
+           "by --init-from (and --init-change)";
   if (key == "train.precision")
     return "is the type of what checkpoints hold; begin another run, by --init-from";
   if (key == "optimizer.name" || key == "optimizer.complex")
