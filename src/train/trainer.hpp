@@ -19,7 +19,7 @@ struct TrainOptions {
   std::string given_programs;
   // Where to write the gradients of the first step that is run, as a checkpoint; empty = nowhere.
   std::string gradients_directory;
-  AllowedTensors allowed;  // differences of the checkpoint that the run goes on from
+  AllowedTensors allowed;            // differences of the checkpoint that the run goes on from
   std::vector<std::string> changes;  // keys that may be others than those of the checkpoint
   TraceWish trace;
   // What Prometheus collects, written again with each step but not more than once a second; empty =
