@@ -54,10 +54,13 @@ void expect_folder_for(const std::string& option, const std::string& path) {
   if (folder.empty()) folder = ".";
   struct stat there {};
   if (::stat(folder.c_str(), &there) != 0) {
-    throw ConfigError(option, path,
-                      fmt::format("is in a folder that cannot be looked into ({}); make it first, "
-                                  "or give another name",
-                                  std::strerror(errno)));
+    throw ConfigError(
+        option, path,
+        errno == ENOENT
+            ? fmt::format("is in {}, which does not exist; make it first, or give another name",
+                          folder)
+            : fmt::format("is in a folder that cannot be looked into ({}); give another name",
+                          std::strerror(errno)));
   }
   if (!S_ISDIR(there.st_mode))
     throw ConfigError(option, path, fmt::format("is in {}, which is no folder", folder));

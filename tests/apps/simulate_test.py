@@ -140,7 +140,7 @@ class SimulateTest(unittest.TestCase):
         self.refused("--all", *SIZES, "--svg", self.folder / "all.svg", words=["--svg"])
         self.refused("--schedule", "gpipe", "--stages", 64, "--micro-batches", 1000, "--svg", self.folder / "big.svg",
                      words=["--svg", "128000"])
-        self.refused("--schedule", "gpipe", *SIZES, "--svg", self.folder / "no" / "such.svg", words=["such.svg"], code=5)
+        self.refused("--schedule", "gpipe", *SIZES, "--svg", self.folder / "no" / "such.svg", words=["such.svg"], code=2)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -103,15 +106,25 @@ Sorted sort_lines(const std::string& text, std::int64_t last_step) {
   return sorted;
 }
 
-// Empty where there is none.
+// Empty where there is none, or only what was imported.
 std::string saved_steps_text(const std::string& run_directory) {
   const auto steps = list_checkpoints(run_directory);
-  if (steps.empty()) return {};
+  if (steps.empty() || steps.back() == 0) return {};
   return fmt::format(
       "the run has a checkpoint of step {}: the file was removed, or the checkpoint came from "
       "elsewhere (checkpoint import, checkpoint reshard). `garonne checkpoint list {}` says what "
       "there is",
       steps.back(), run_directory);
+}
+
+std::string aside(const std::string& path) {
+  return path + ".damaged";
+}
+
+// Lines of starts so far that were no rows.
+std::int64_t lines_aside(const std::string& path) {
+  std::ifstream file(aside(path), std::ios::binary);
+  return std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n');
 }
 
 void put_aside(const std::string& path, const std::string& lines) {
@@ -131,7 +144,7 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
       fs::exists(path_, error) ? read_text_file(path_, most_metrics_bytes) : "";
   const Sorted sorted = sort_lines(text, last_step);
   if (!sorted.damaged.empty()) {
-    put_aside(path_ + ".damaged", sorted.damaged_text);
+    put_aside(aside(path_), sorted.damaged_text);
     const std::size_t named = std::min(sorted.damaged.size(), most_lines_named);
     warn(fmt::format(
         "{}: line{} {}{} {} damaged and moved to metrics.jsonl.damaged; the other rows stay", path_,
@@ -154,8 +167,9 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
                     "from step 1",
                     run_directory, sorted.later.rbegin()->first));
   }
-  if (const std::int64_t missing = last_step - static_cast<std::int64_t>(sorted.rows.size());
-      missing > 0) {
+  // Of rows that were damaged the start that found them has said so.
+  const std::int64_t missing = last_step - std::ssize(sorted.rows) - lines_aside(path_);
+  if (missing > 0) {
     warn(
         fmt::format("{} lacks {} of the steps up to {}, which the checkpoint is of; the run goes "
                     "on without",
