@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,6 +29,7 @@ namespace garonne::forks {
 
 struct Settings {
   mode_t mask = 0;
+  sigset_t ignored = {};
   cpu_set_t cores = {};
   std::array<rlimit, RLIM_NLIMITS> limits = {};
 };
@@ -36,6 +38,12 @@ inline Settings settings_here() {
   Settings here;
   here.mask = umask(0);
   umask(here.mask);
+  sigemptyset(&here.ignored);
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action = {};
+    if (sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      sigaddset(&here.ignored, number);
+  }
   sched_getaffinity(0, sizeof(here.cores), &here.cores);
   for (int limit = 0; limit < RLIM_NLIMITS; ++limit)
     getrlimit(static_cast<__rlimit_resource_t>(limit),
@@ -45,6 +53,8 @@ inline Settings settings_here() {
 
 inline void take_over(const Settings& settings) {
   umask(settings.mask);
+  for (int number = 1; number < NSIG; ++number)
+    signal(number, sigismember(&settings.ignored, number) == 1 ? SIG_IGN : SIG_DFL);
   sched_setaffinity(0, sizeof(settings.cores), &settings.cores);
   for (int limit = 0; limit < RLIM_NLIMITS; ++limit)
     setrlimit(static_cast<__rlimit_resource_t>(limit),

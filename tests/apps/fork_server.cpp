@@ -48,7 +48,6 @@ bool receive(int client, Request& request) {
 [[noreturn]] void run_program(Request& request) {
   for (int file = 0; file < standard_files; ++file) dup2(request.files[file], file);
   close_range(standard_files, ~0U, 0);
-  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

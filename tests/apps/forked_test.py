@@ -47,10 +47,10 @@ class ForkedTest(RunningTest):
         self.assertEqual(*(series(directory, "loss") for directory in directories))
         self.assertTrue(self.tensor_files(directories[0], 6) == self.tensor_files(directories[1], 6))
 
-    def forked(self, directory):
+    def forked(self, directory, words=None):
         """A training without end that has come to its first row, and the number of the fork."""
         with open(self.log_of(directory), "w") as log:
-            job = subprocess.Popen([*program(), "train", str(self.config), "--run.directory", str(directory), "--train.steps", "1000000"],
+            job = subprocess.Popen([*(words or program()), "train", str(self.config), "--run.directory", str(directory), "--train.steps", "1000000"],
                                    stdout=log, stderr=subprocess.STDOUT)
         self.addCleanup(self.end, job)
         deadline = time.time() + patient(60)
@@ -69,6 +69,21 @@ class ForkedTest(RunningTest):
         job, fork = self.forked(self.directory("killed"))
         os.kill(fork, signal.SIGKILL)
         self.assertEqual(job.wait(timeout=patient(60)), -signal.SIGKILL)
+
+    def test_ignored_signals_stay_ignored(self):
+        self.assertEqual([signal.SIGPIPE in ignored for ignored in (self.ignored(program()), self.ignored([BINARY]))], [False, False])
+        for words in (program(), [BINARY]):
+            self.assertIn(signal.SIGHUP, self.ignored(["nohup", *words]))
+
+    def ignored(self, words):
+        """The signals that a training ignores, by what the system says of it."""
+        directory = self.directory(f"ignores-{len(words)}-{words[0].rsplit('/', 1)[-1]}")
+        job, fork = self.forked(directory, words)
+        status = pathlib.Path(f"/proc/{fork}/status").read_text()
+        job.kill()
+        job.wait()
+        mask = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
+        return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
 
     def test_a_fork_ends_with_who_asked_for_it(self):
         job, fork = self.forked(self.directory("left"))
