@@ -428,6 +428,18 @@ class StartTest(RunningTest):
 class FiniteTest(ProgramTest):
     GRIDS = ((), ("--grid.data", 2), ("--grid.data", 2, "--grid.zero", 3), ("--grid.pipeline", 2), ("--grid.tensor", 2))
 
+    def test_what_to_do_is_told_by_the_keys_and_checkpoints_that_there_are(self):
+        directory = self.directory("advice")
+        wild = ("--optimizer.warmup_steps", 0, "--optimizer.learning_rate", 1e30, "--optimizer.clip_norm")
+        said = self.train(directory, *wild, 0, check=6).stderr
+        self.assertIn("nothing was updated. Lower optimizer.learning_rate", said)
+        self.assertIn("set optimizer.clip_norm, which is 0 and clips nothing, in another run.directory: the same command would begin anew", said)
+        saved = self.directory("saved")
+        self.train(saved, "--train.stop_after", 1, check=75)
+        changes = ("--change", "optimizer.learning_rate", "--change", "optimizer.warmup_steps")
+        said = self.train(saved, *wild, 1, *changes, check=6).stderr
+        self.assertIn("lower optimizer.clip_norm, in another run.directory: the same command would go on from the checkpoint of step 1", said)
+
     def test_weights_that_are_not_finite_are_not_saved(self):
         for grid in self.GRIDS:
             directory = self.directory("-".join(map(str, grid)) + "run")
