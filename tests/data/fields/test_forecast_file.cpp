@@ -204,7 +204,7 @@ TEST(ForecastFile, GoesOnWithItsOwnOnly) {
   expect_refusal(path, other, "its step is 40, that of this one 41");
   std::filesystem::resize_file(path + ".part", 100);
   expect_refusal(path, small_setting(1), "cannot open");
-  EXPECT_THROW(ForecastFile(scratch.path("absent/x.nc"), small_setting(1)), IoError);
+  EXPECT_THROW(ForecastFile(scratch.path("absent/x.nc"), small_setting(1)), ConfigError);
 }
 
 // What was forecast, or read, is not lost to another forecast.

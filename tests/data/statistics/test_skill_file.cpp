@@ -116,7 +116,7 @@ TEST(SkillFile, WhatIsNotFinishedIsNotThere) {
   const std::string path = scratch.path("skill.h5");
   { const SkillFile file(path, small_setting()); }
   EXPECT_TRUE(std::filesystem::is_empty(std::filesystem::path(path).parent_path()));
-  EXPECT_THROW(SkillFile(scratch.path("absent/skill.h5"), small_setting()), IoError);
+  EXPECT_THROW(SkillFile(scratch.path("absent/skill.h5"), small_setting()), ConfigError);
 }
 
 }  // namespace
