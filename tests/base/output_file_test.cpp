@@ -57,7 +57,8 @@ TEST_F(Outputs, ReplaceTheirOwnKindAlone) {
   EXPECT_EQ(refusal(path("own", "first\n# marked so\n"), marked), "");
   EXPECT_NE(refusal(path("other", "first\n"), marked).find("is not a marked text"),
             std::string::npos);
-  const std::string late = std::string(2000, ' ') + "# marked";
+  std::string late(2000, ' ');
+  late += "# marked";
   EXPECT_NE(refusal(path("late", late.c_str()), marked), "");
   EXPECT_EQ(refusal(path("spaced", "{\n \"format\": \"x.chain\",\n \"a\": 1}"), chain), "");
   EXPECT_EQ(refusal(path("dense", "{\"format\":\"x.sweep\"}"), chain), "");

@@ -235,7 +235,7 @@ TEST(ForecastFile, ReplacesItselfOnly) {
   EXPECT_NE(refusal(smaller).find("another forecast: its frames is [7,9], that of this one [7]"),
             std::string::npos);
   ForecastSetting of_itself = small_setting(1);
-  of_itself.fields.files = {{.path = path}};
+  of_itself.fields.files.emplace_back().path = path;
   EXPECT_NE(refusal(of_itself).find("is what this command reads"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path + ".part"));
   Hdf5File::create(path).close();

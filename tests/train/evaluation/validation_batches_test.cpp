@@ -44,7 +44,9 @@ TEST(SpreadSample, IsTheMiddleOfItsStretch) {
         std::int64_t expected = 0;
         while (2 * wanted * (expected + 1) <= (2 * place + 1) * samples) ++expected;
         ASSERT_EQ(spread_sample(place, wanted, samples), expected);
-        if (wanted == samples) ASSERT_EQ(expected, place);
+        if (wanted == samples) {
+          ASSERT_EQ(expected, place);
+        }
       }
     }
   }
@@ -73,11 +75,11 @@ TEST(ValidationBatches, AreSharedByWeight) {
     std::vector<double> weights;
     std::vector<std::int64_t> samples;
     for (std::size_t i = 0; i < files; ++i) {
-      weights.push_back(1 + random() % 50);
-      samples.push_back(1 + random() % 60);
+      weights.push_back(1 + static_cast<double>(random() % 50));
+      samples.push_back(1 + static_cast<std::int64_t>(random() % 60));
     }
     const auto wanted = static_cast<std::int64_t>(1 + random() % 40);
-    const std::int64_t micro_batch = 1 + random() % 4;
+    const auto micro_batch = static_cast<std::int64_t>(1 + random() % 4);
     const ValidationBatches batches(sources_of(weights, samples), wanted, micro_batch);
     std::multimap<double, std::size_t, std::greater<>> quotients;
     std::int64_t most = 0;
