@@ -124,35 +124,21 @@ void expect_same_shapes(const StartingPoint& start, const nn::Model& model, Prec
 }  // namespace
 
 StartingPoint initial_point(const std::string& path, const Note& warn) {
-  StartingPoint point;
   std::error_code error;
   if (fs::exists(path + "/manifest.json", error)) {
+    StartingPoint point;
     point.checkpoint = path;
     point.manifest = verify_checkpoint(path);
     point.step = point.manifest.step;
     return point;
   }
-  const auto steps = list_checkpoints(path);
-  if (steps.empty()) {
+  StartingPoint newest = newest_whole_checkpoint(path, warn, "give another one to --init-from");
+  if (newest.checkpoint.empty()) {
     throw ConfigError("--init-from", path,
                       "is neither a checkpoint nor a run directory that has one; `garonne "
                       "checkpoint import` makes one of a model of Hugging Face");
   }
-  std::string last_error;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    try {
-      point.manifest = verify_checkpoint_of_step(path, *step);
-    } catch (const IoError& damaged) {
-      last_error = damaged.what();
-      warn(fmt::format("skipping checkpoint {}: {}", *step, last_error));
-      continue;
-    }
-    point.checkpoint = checkpoint_path(path, *step);
-    point.step = *step;
-    return point;
-  }
-  throw IoError(path, "holds checkpoints and none of them verifies (the last error: " + last_error +
-                          "); give another one to --init-from");
+  return newest;
 }
 
 Beginning beginning_with(const StartingPoint& start, const std::string& given,

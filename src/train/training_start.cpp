@@ -56,13 +56,15 @@ void TrainingRun::prepare() {
   for (const std::string& text :
        check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_))
     warn(text);
+  dist::Facts contents;
   session_.agree([&] {
     expect_storable(config_);
     if (first_rank_) expect_outputs(options_);
     check_grid(config_, session_.size());
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
-    contents_ = workload_->contents_by_key();
+    contents = workload_->contents();
+    contents_ = hashes_by_key(contents);
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     whole_.ranks_on_node = session_.ranks_on_node();
   });
@@ -71,7 +73,7 @@ void TrainingRun::prepare() {
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
   });
   const RunConfig as_saved = with_paths_of_first_rank(config_, session_);
-  dist::agree_on(session_, [&] { return workload_->contents(); });
+  dist::agree_on(session_, [&] { return contents; });
   // Before anybody looks at what is in the directory.
   session_.agree([&] {
     take_lock();

@@ -1,5 +1,5 @@
 // A run that goes on with keys that are others than those its checkpoint was made with: which may
-// be, and what a checkpoint says of it.
+// be.
 #pragma once
 
 #include <cstdint>

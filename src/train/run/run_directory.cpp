@@ -79,6 +79,28 @@ std::vector<KeyChange> changes_since(const StartingPoint& start, const RunConfig
                          config.run.directory);
 }
 
+StartingPoint newest_whole_checkpoint(const std::string& run_directory,
+                                      const std::function<void(const std::string&)>& note,
+                                      const std::string& advice) {
+  const std::vector<std::int64_t> steps = list_checkpoints(run_directory);
+  std::string last_error;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      return {.step = *step,
+              .checkpoint = checkpoint_path(run_directory, *step),
+              .manifest = verify_checkpoint_of_step(run_directory, *step),
+              .changes = {}};
+    } catch (const IoError& damaged) {
+      last_error = damaged.what();
+      note(fmt::format("skipping checkpoint {}: {}", *step, last_error));
+    }
+  }
+  if (steps.empty()) return {};
+  throw IoError(run_directory,
+                fmt::format("holds checkpoints and none of them verifies (the last error: {}); {}",
+                            last_error, advice));
+}
+
 StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
                                   const AllowedChanges& allowed) {
@@ -93,26 +115,10 @@ StartingPoint find_starting_point(const RunConfig& config,
     }
     return {};
   }
-  auto steps = list_checkpoints(directory);
-  std::string last_error;
-  while (!steps.empty()) {
-    StartingPoint start;
-    start.checkpoint = checkpoint_path(directory, steps.back());
-    try {
-      start.manifest = verify_checkpoint_of_step(directory, steps.back());
-    } catch (const IoError& damaged) {
-      last_error = damaged.what();
-      note(fmt::format("skipping checkpoint {}: {}", steps.back(), last_error));
-      steps.pop_back();
-      continue;
-    }
-    start.step = start.manifest.step;
+  StartingPoint start = newest_whole_checkpoint(directory, note, "move them away to start anew");
+  if (!start.checkpoint.empty()) {
     start.changes = changes_since(start, config, allowed);
     return start;
-  }
-  if (!last_error.empty()) {
-    throw IoError(directory, "holds checkpoints and none of them verifies (the last error: " +
-                                 last_error + "); move them away to start anew");
   }
   if (has_saved_checkpoints(directory)) {
     throw IoError(

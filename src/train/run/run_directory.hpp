@@ -29,6 +29,13 @@ StartingPoint find_starting_point(const RunConfig& config,
                                   const std::function<void(const std::string&)>& note,
                                   const AllowedChanges& allowed = {});
 
+// The newest checkpoint of a run directory that verifies, with damaged ones and copies of other
+// steps named through `note` and skipped; an empty one where there are no checkpoints. IoError,
+// with `advice`: none of them verifies.
+StartingPoint newest_whole_checkpoint(const std::string& run_directory,
+                                      const std::function<void(const std::string&)>& note,
+                                      const std::string& advice);
+
 // Where the run in a directory took its first parameters from, by its own record or by that of its
 // newest checkpoint; nothing where that was the seed. Throws IoError.
 std::optional<Beginning> beginning_of_run(const std::string& run_directory);

@@ -18,9 +18,9 @@ void Workload::expect_like(const nlohmann::json& data, const std::string& checkp
     throw ConfigError("data.path", path, difference + ", whose model was trained on such fields");
 }
 
-nlohmann::json Workload::contents_by_key() const {
+nlohmann::json hashes_by_key(const dist::Facts& contents) {
   std::map<std::string, std::string> texts;
-  for (const dist::Fact& fact : contents())
+  for (const dist::Fact& fact : contents)
     texts[fact.name.substr(0, fact.name.find(','))] += fact.name + "\n" + fact.value + "\n";
   nlohmann::json hashes = nlohmann::json::object();
   for (const auto& [key, text] : texts) hashes[key] = hash_text(text);

@@ -70,9 +70,6 @@ class Workload {
   // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
   // files; throws IoError.
   virtual dist::Facts contents() const = 0;
-  // Hashes of these by the key that names the files, for the manifest of a checkpoint: equal
-  // hashes, equal data wherever they lie.
-  nlohmann::json contents_by_key() const;
   virtual std::int64_t samples(Part part) const = 0;
   // Empty where there is nothing to validate on.
   virtual std::vector<ValidationSource> validation_sources() const = 0;
@@ -86,6 +83,10 @@ class Workload {
   virtual std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
                                             StreamOrder order) const = 0;
 };
+
+// Hashes of Workload::contents() by the key that names the files, for the manifest of a checkpoint:
+// equal hashes, equal data wherever they lie.
+nlohmann::json hashes_by_key(const dist::Facts& contents);
 
 // The data of a run file, by the kind of its model. Throws ConfigError where data.path is missing
 // or does not go with the model, IoError where the data cannot be read. `validation_key` names what
