@@ -230,7 +230,8 @@ class AsynchronousSavingTest(ProgramTest):
                 # Nothing is lost but the row.
                 said = self.train(directory, *grid, "--train.steps", 40, "--train.stop_after", 1, ranks=ranks, check=75).stdout
                 self.assertIn(f"continuing from {directory}/checkpoints/step-{step} ", said)
-                self.assertIn(f"lacks 1 row of the steps up to {step}", said)
+                self.assertIn(f"metrics.jsonl: line {step} is damaged and moved to metrics.jsonl.damaged", said)
+                self.assertEqual([row["step"] for row in metrics(directory)], [*range(1, step), step + 1])
 
     def test_a_loss_that_is_not_finite_loses_no_checkpoint_of_a_step_before(self):
         directory = self.directory("diverged")
