@@ -227,7 +227,7 @@ void export_model(const ExportOptions& options, dist::Session& session) {
     train::expect_tokenizer_fits(
         *tokenizer, std::max(stored.config.model.vocabulary, facts.vocabulary), options.tokenizer);
     const std::string warning =
-        train::other_tokenizer_warning(*tokenizer, facts.tokenizer, options.tokenizer);
+        train::other_tokenizer_warning(*tokenizer, options.run, facts.tokenizer, options.tokenizer);
     if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   }
   train::export_huggingface(stored, tokenizer.get(), folder);

@@ -1,24 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
-#include "base/file.hpp"
 #include "base/grid.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "eval_fields.hpp"
+#include "eval_texts.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
-#include "train/evaluation/generation.hpp"
 #include "train/evaluation/validation_batches.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
@@ -28,16 +24,12 @@
 namespace garonne::apps {
 namespace {
 
-constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 24;
 constexpr std::int64_t most_grid_ranks = 1 << 14;
 
 struct EvalOptions {
   std::string run;
   std::int64_t step = -1;
-  std::string prompt;
-  std::string tokenizer;
-  std::string prompt_file;  // or "-"
-  train::Generation generation;
+  TextEvalOptions texts;
   GridShape grid = {.data = 0};  // data 0 = what is left of the ranks
   FieldEvalOptions fields;
   std::string data;           // in the place of the run's validation data
@@ -56,7 +48,7 @@ struct Given {
 
 void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
   if (given.generate)
-    train::expect_model_of(train::text_kind(), kind, "--generate", options.prompt);
+    train::expect_model_of(train::text_kind(), kind, "--generate", options.texts.prompt);
   if (!given.of_grid.empty()) train::expect_model_of(train::text_kind(), kind, given.of_grid, "");
   if (!given.of_fields.empty())
     train::expect_model_of(train::fields_kind(), kind, given.of_fields, "");
@@ -68,10 +60,7 @@ void check_given(const EvalOptions& options, const Given& given, const std::stri
     throw ConfigError(given.of_generate, "",
                       "is of texts that --generate or --generate-from asks for, and neither is "
                       "given");
-  for (const std::string& stop : options.generation.stop_texts) {
-    if (stop.empty())
-      throw ConfigError("--stop", stop, "is empty, as every text begins; leave it out");
-  }
+  check_text_options(options.texts);
 }
 
 // What a session of so many ranks is; none where every rank has the whole model.
@@ -177,60 +166,13 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
   fmt::print("{}", sources_text(batches, means, micro_batch));
 }
 
-// A whole file, or the standard input for "-". The line break that ends a file is no part of it.
-std::string read_prompt(const std::string& path) {
-  std::string text;
-  if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    text = read_given_file(path, "give a file of text, or - for the standard input",
-                           most_prompt_bytes);
-  }
-  if (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
-// The text that the model writes behind the prompt.
-void generate(const EvalOptions& options, const train::Setup& setup,
-              const data::Tokenizer& tokenizer, train::TrainedModel& trained,
-              nlohmann::ordered_json& result, dist::Session& session) {
-  const bool quiet = options.json || session.rank() != 0;
-  train::Generation generation = options.generation;
-  generation.prompt = session.broadcast(options.prompt);
-  const train::Generated made =
-      train::generate(setup, generation, tokenizer, trained.machine(), trained.budget_bytes,
-                      session, [&](const std::string& text) {
-                        if (quiet) return;
-                        fmt::print("text: {}\n", text);
-                        std::fflush(stdout);
-                      });
-  if (session.rank() != 0) return;
-  const double per_second = static_cast<double>(made.tokens) / made.seconds;
-  result["prompt"] = generation.prompt;
-  result["generated"] = made.texts.front();
-  if (made.texts.size() > 1) result["continuations"] = made.texts;
-  result["generation"] = {{"tokens", made.tokens},
-                          {"tokens_per_second", per_second},
-                          {"kept_bytes", made.kept_bytes},
-                          {"peak_bytes", made.peak_bytes},
-                          {"planned_peak_bytes", made.planned_peak_bytes}};
-  if (quiet) return;
-  for (std::size_t i = 0; i < made.texts.size(); ++i) {
-    if (made.texts.size() > 1) fmt::print("--- {} of {}\n", i + 1, made.texts.size());
-    fmt::print("{}{}\n", generation.prompt, made.texts[i]);
-  }
-  fmt::print("{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n",
-             counted(made.tokens, "token"), made.seconds, per_second, format_bytes(made.peak_bytes),
-             format_bytes(made.planned_peak_bytes));
-}
-
 // As a tokens file calls them; empty = its validation tokens where there are some.
 std::string dataset_of(const EvalOptions& options) {
   if (options.part == "training") return data::training_dataset;
   return options.part == "validation" ? data::validation_dataset : "";
 }
 
-ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& session) {
+ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
   session.agree(
       [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
@@ -247,7 +189,8 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
     session.agree([&] {
       if (text && !options.data.empty()) {
         workload = std::make_unique<train::TextWorkload>(
-            trained.config, trained.setup.facts, "--data", options.data, dataset_of(options));
+            trained.config, trained.setup.facts, "--data", options.data, dataset_of(options),
+            [&] { return train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer); });
         return;
       }
       if (text && trained.config.data.path.empty()) {
@@ -261,26 +204,8 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
     });
     dist::agree_on(session, [&] { return workload->contents(); });
   }
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  session.agree([&] {
-    if (!given.generate) return;
-    if (!options.prompt_file.empty() && session.rank() == 0)
-      options.prompt = read_prompt(options.prompt_file);
-    tokenizer =
-        train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer, options.tokenizer);
-    if (!tokenizer) {
-      throw ConfigError("--generate", options.prompt,
-                        "wants a tokenizer, and the files of tokens that the run was trained on "
-                        "name none: give --tokenizer FILE");
-    }
-    if (options.tokenizer.empty()) return;
-    const train::DataFacts& facts = trained.setup.facts;
-    train::expect_tokenizer_fits(
-        *tokenizer, std::max(trained.config.model.vocabulary, facts.vocabulary), options.tokenizer);
-    const std::string warning =
-        train::other_tokenizer_warning(*tokenizer, facts.tokenizer, options.tokenizer);
-    if (!warning.empty() && session.rank() == 0) fmt::print(stderr, "warning: {}\n", warning);
-  });
+  std::optional<TextEval> texts;
+  if (given.generate) texts.emplace(options.texts, options.run, trained, session);
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
   std::optional<FieldEval> fields;
   if (const auto* found = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
@@ -298,7 +223,7 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
     evaluate_loss(trained, setup, *workload, options.batches, quiet, result, session);
   }
   if (fields) result["skill"] = fields->run(quiet, session);
-  if (given.generate) generate(options, setup, *tokenizer, trained, result, session);
+  if (texts) texts->run(setup, trained, quiet, result, session);
   // A model in its first steps makes bytes that are no UTF-8.
   if (options.json && session.rank() == 0) {
     fmt::print("{}\n",
@@ -337,52 +262,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
                    "micro-batches of the loss, spread evenly over the data; 0 = all "
                    "[evaluation.batches of the run]")
       ->check(count(0));
-  const CLI::Option* generate =
-      command->add_option("--generate", options->prompt, "continue this text");
-  command
-      ->add_option("--tokenizer", options->tokenizer,
-                   "for --generate, in the place of the run's own: byte, a tokenizer.json, or a "
-                   ".model of SentencePiece")
-      ->type_name("FILE");
-  train::Generation& generation = options->generation;
-  command->add_option("--tokens", generation.tokens, "how many tokens to generate")
-      ->check(count(0))
-      ->capture_default_str();
-  CLI::Option* from_file =
-      command
-          ->add_option("--generate-from", options->prompt_file,
-                       "continue what is in this file; - is the standard input")
-          ->option_text("FILE | -");
-  from_file->excludes(command->get_option("--generate"));
-  train::Sampling& sampling = generation.sampling;
-  command->add_option("--temperature", sampling.temperature, "of sampling; 0 = the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  command
-      ->add_option("--top-k", sampling.top_k, "sample from so many of the likeliest tokens [all]")
-      ->check(count());
-  command
-      ->add_option("--top-p", sampling.top_p,
-                   "sample from the fewest tokens that are so likely together [1]")
-      ->check(CLI::Range(1e-6, 1.0));
-  command
-      ->add_option("--repetition-penalty", sampling.repetition_penalty,
-                   "makes tokens that were there less likely; 1 = no difference")
-      ->check(CLI::Range(0.01, 100.0))
-      ->capture_default_str();
-  command
-      ->add_option("--stop", generation.stop_texts,
-                   "end a continuation before this text; repeatable")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--continuations", generation.continuations, "how many of the same text")
-      ->check(count(1, 10000))
-      ->capture_default_str();
-  command->add_option("--seed", generation.seed, "of sampling")->capture_default_str();
-  std::vector<const CLI::Option*> of_generate;
-  for (const char* name : {"--tokenizer", "--tokens", "--temperature", "--top-k", "--top-p",
-                           "--repetition-penalty", "--stop", "--continuations", "--seed"})
-    of_generate.push_back(command->get_option(name));
+  const TextEvalFlags texts = add_text_options(*command, options->texts);
   const std::vector<const CLI::Option*> of_grid = {
       command
           ->add_option("--grid.tensor", options->grid.tensor,
@@ -456,8 +336,8 @@ void add_eval(CLI::App& app, Chosen& chosen) {
                                         [](const auto* option) { return option->count() > 0; });
         return found == several.end() ? std::string() : (*found)->get_name();
       };
-      const Given given{generate->count() + from_file->count() > 0, first_of(of_grid),
-                        first_of(of_fields), first_of(of_generate)};
+      const Given given{!first_of(texts.prompts).empty(), first_of(of_grid), first_of(of_fields),
+                        first_of(texts.of_generate)};
       return evaluate(*options, given, session);
     };
   });

@@ -135,6 +135,17 @@ class Evaluation(ProgramTest):
         self.assertRegex(other, r"warning: --tokenizer byte is byte.* bpe:[0-9a-f]{16}")
         own = run("eval", directory, "--generate", "x", "--tokens", 1, "--tokenizer", larger).stderr
         self.assertNotIn("warning", own)
+        # Another file of the same ids.
+        spread = self.folder / "spread.json"
+        spread.write_text(json.dumps(small_tokenizer(), indent=4))
+        same = run("eval", directory, "--generate", "x", "--tokens", 1, "--tokenizer", spread).stderr
+        self.assertNotIn("warning", same)
+        elsewhere = self.folder / "spread.h5"
+        run("data", "text", self.folder / "train.txt", "--output", elsewhere, "--tokenizer", spread)
+        scored = [json.loads(run("eval", directory, "--data", data, "--batches", 0, "--json").stdout)["validation_loss"]
+                  for data in (tokens, elsewhere)]
+        self.assertEqual(scored[0], scored[1])
+        self.assertIn("byte", run("eval", directory, "--data", self.data, check=2).stderr)
         # Files that name no tokenizer.
         bare = self.directory("bare")
         self.train(bare, "--data.path", self.known, "--model.vocabulary", 256, "--train.steps", 1)
@@ -145,11 +156,38 @@ class Evaluation(ProgramTest):
 
     def test_options_of_texts(self):
         self.assertIn("--stop", run("eval", self.trained, "--generate", "x", "--stop", "", check=2).stderr)
-        for option, value in (("--tokens", 5), ("--temperature", 0.3), ("--top-k", 2), ("--stop", "x"), ("--seed", 2),
+        for option, *value in (("--tokens", 5), ("--temperature", 0.3), ("--top-k", 2), ("--stop", "x"), ("--seed", 2), ("--ids",),
                               ("--tokenizer", "byte")):
-            refused = run("eval", self.trained, option, value, check=2).stderr
+            refused = run("eval", self.trained, option, *value, check=2).stderr
             self.assertIn(option, refused)
             self.assertIn("--generate", refused)
+
+    def test_ids_in_the_place_of_texts(self):
+        greedy = ("--tokens", 6, "--temperature", 0)
+        bare = self.directory("bare-ids")
+        self.train(bare, "--data.path", self.known, "--model.vocabulary", 256, "--train.steps", 1)
+        self.assertIn("--ids", run("eval", bare, "--generate", "the ", check=2).stderr)
+        # Bytes are their own ids.
+        prompt = list(b"the quick")
+        text = json.loads(run("eval", self.trained, "--generate", "the quick", *greedy, "--json").stdout)
+        for written in (" ".join(map(str, prompt)), ",".join(map(str, prompt)), ", ".join(map(str, prompt)) + "\n"):
+            ids = json.loads(run("eval", self.trained, "--ids", "--generate", written, *greedy, "--json").stdout)
+            self.assertEqual(ids["prompt_ids"], prompt)
+            self.assertEqual(bytes(ids["generated_ids"]).decode(), text["generated"])
+            self.assertNotIn("generated", ids)
+        file = self.folder / "ids.txt"
+        file.write_text(" ".join(map(str, prompt)))
+        shown = run("eval", self.trained, "--ids", "--generate-from", file, *greedy).stdout
+        self.assertIn(" ".join(map(str, prompt + ids["generated_ids"])) + "\n", shown)
+        # Without any tokenizer, several, and the same by several ranks.
+        several = ("eval", bare, "--ids", "--generate", "5 6", "--tokens", 4, "--continuations", 3, "--json")
+        alone = json.loads(run(*several).stdout)
+        self.assertEqual([len(one) for one in alone["continuation_ids"]], [4, 4, 4])
+        self.assertEqual(json.loads(run(*several, ranks=2).stdout)["continuation_ids"], alone["continuation_ids"])
+        for wrong, word in (("the", "the"), ("5 -6", "-6"), ("5 6x", "6x"), ("", "one id"), ("5 4294967296", "4294967296"),
+                            ("5 256", "vocabulary of 256")):
+            self.assertIn(word, run("eval", bare, "--ids", "--generate", wrong, check=2).stderr)
+        self.assertIn("--stop", run("eval", bare, "--ids", "--generate", "5", "--stop", "x", check=2).stderr)
 
     def test_a_bad_token_ends_a_run_with_its_state_saved(self):
         tokens = array.array("H", self.known.read_bytes()).tolist()[:3201]

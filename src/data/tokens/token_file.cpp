@@ -134,11 +134,16 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
 }
 
 bool same_tokenizer(const TokenFileInfo& first, const TokenFileInfo& second) {
-  if (first.tokenizer.empty() || second.tokenizer.empty()) return false;
-  if (first.tokenizer == second.tokenizer) return true;
-  if (!is_known_tokenizer(first.tokenizer) || !is_known_tokenizer(second.tokenizer)) return false;
-  const auto one = read_tokenizer(first.path);
-  const auto other = read_tokenizer(second.path);
+  return is_of_tokenizer(first, second.tokenizer, [&] { return read_tokenizer(second.path); });
+}
+
+bool is_of_tokenizer(const TokenFileInfo& file, const std::string& name,
+                     const std::function<std::unique_ptr<Tokenizer>()>& open) {
+  if (file.tokenizer.empty() || name.empty()) return false;
+  if (file.tokenizer == name) return true;
+  if (!is_known_tokenizer(file.tokenizer) || !is_known_tokenizer(name)) return false;
+  const auto one = read_tokenizer(file.path);
+  const auto other = open();
   return one && other && same_ids(*one, *other);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -75,6 +76,10 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
 // Whether both files have tokens of one tokenizer, by its name or, where names differ, by the ids
 // that it makes (same_ids); not where one of them does not say it. Throws as read_tokenizer.
 bool same_tokenizer(const TokenFileInfo& first, const TokenFileInfo& second);
+
+// Likewise of a file and of the tokenizer of this name, which `open` opens.
+bool is_of_tokenizer(const TokenFileInfo& file, const std::string& name,
+                     const std::function<std::unique_ptr<Tokenizer>()>& open);
 
 // Reads every token of every dataset: IoError for a wrong checksum or a token outside the
 // vocabulary. Returns the largest token; -1 where there is none.

@@ -23,29 +23,41 @@ bool cut_at_stop(const std::vector<std::string>& stop_texts, std::string& text) 
   return true;
 }
 
-std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer& tokenizer,
-                                            const std::string& prompt) {
-  std::vector<std::uint32_t> tokens = tokenizer.encode(prompt);
+std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given,
+                                            const Generation& generation) {
+  if (!generation.prompt_ids.empty()) return generation.prompt_ids;
+  expect(given != nullptr, "a prompt of text needs a tokenizer");
+  const data::Tokenizer& tokenizer = *given;
+  std::vector<std::uint32_t> tokens = tokenizer.encode(generation.prompt);
   if (!tokens.empty()) return tokens;
   // Something has to be continued; what comes before a text, or a line break, says least.
   return tokenizer.begin_of_text() ? std::vector{*tokenizer.begin_of_text()}
                                    : tokenizer.encode("\n");
 }
 
-void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary) {
+void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary, bool ids) {
   for (const std::uint32_t token : prompt) {
     if (static_cast<std::int64_t>(token) < vocabulary) continue;
     throw ConfigError(
-        fmt::format("the prompt has the token {}, which is outside the model's "
-                    "vocabulary of {}: the tokenizer is not the model's",
-                    token, vocabulary));
+        fmt::format("the prompt has the token {}, which is outside the model's vocabulary of {}{}",
+                    token, vocabulary, ids ? "" : ": the tokenizer is not the model's"));
   }
+}
+
+std::string bytes_of(const std::vector<std::uint32_t>& ids) {
+  return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::uint32_t)};
+}
+
+std::vector<std::uint32_t> ids_of(const std::string& bytes) {
+  std::vector<std::uint32_t> ids(bytes.size() / sizeof(std::uint32_t));
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(ids.data()));
+  return ids;
 }
 
 // A continuation as it grows.
 class Continuation {
  public:
-  Continuation(const Generation& generation, const data::Tokenizer& tokenizer,
+  Continuation(const Generation& generation, const data::Tokenizer* tokenizer,
                std::vector<std::uint32_t> prompt, std::int64_t number)
       : generation_(generation),
         tokenizer_(tokenizer),
@@ -58,6 +70,9 @@ class Continuation {
   const std::vector<std::uint32_t>& tokens() const { return tokens_; }
   std::int64_t made() const { return static_cast<std::int64_t>(tokens_.size() - prompt_tokens_); }
   const std::string& written() const { return written_; }
+  std::vector<std::uint32_t> ids() const {
+    return {tokens_.begin() + static_cast<std::ptrdiff_t>(prompt_tokens_), tokens_.end()};
+  }
 
   std::uint32_t choose(std::vector<double> logits, std::size_t vocabulary) const {
     logits.resize(vocabulary);
@@ -69,17 +84,18 @@ class Continuation {
   void add(std::uint32_t token) {
     tokens_.push_back(token);
     ended_ = made() == generation_.tokens;
-    if (tokenizer_.end_of_text() && token == *tokenizer_.end_of_text()) {
+    if (tokenizer_ == nullptr) return;
+    if (tokenizer_->end_of_text() && token == *tokenizer_->end_of_text()) {
       ended_ = true;
       return;
     }
-    written_ += tokenizer_.decode(std::span(&token, 1));
+    written_ += tokenizer_->decode(std::span(&token, 1));
     if (cut_at_stop(generation_.stop_texts, written_)) ended_ = true;
   }
 
  private:
   const Generation& generation_;
-  const data::Tokenizer& tokenizer_;
+  const data::Tokenizer* tokenizer_;  // may be null
   PhiloxKey key_;
   std::size_t prompt_tokens_;
   std::vector<std::uint32_t> tokens_;
@@ -90,19 +106,20 @@ class Continuation {
 }  // namespace
 
 Generated generate(const Setup& setup, const Generation& generation,
-                   const data::Tokenizer& tokenizer, const exec::Machine& machine,
+                   const data::Tokenizer* tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,
                    const std::function<void(const std::string&)>& say) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<std::uint32_t> prompt = tokens_of_prompt(tokenizer, generation.prompt);
+  const std::vector<std::uint32_t> prompt = tokens_of_prompt(tokenizer, generation);
   const std::int64_t known = std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
-  session.agree([&] { expect_known(prompt, known); });
+  session.agree([&] { expect_known(prompt, known, !generation.prompt_ids.empty()); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
   TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
   // The table of a rank may have padding behind, and a tokenizer fewer tokens than the model.
-  const auto vocabulary = static_cast<std::size_t>(std::min(known, tokenizer.vocabulary()));
+  const auto vocabulary = static_cast<std::size_t>(
+      tokenizer == nullptr ? known : std::min(known, tokenizer->vocabulary()));
   const Coordinates mine = setup.grid.coordinates_of(session.rank());
   const int data_ranks = setup.grid.shape().data;
   const int last_stage = stage_with_loss(setup);
@@ -131,9 +148,14 @@ Generated generate(const Setup& setup, const Generation& generation,
     const bool tells = mine.pipeline == 0 && mine.tensor == 0;
     if (tells) made += text.made();
     const std::vector<std::string> texts = session.gather(tells ? text.written() : std::string());
+    const std::vector<std::string> ids =
+        session.gather(tells ? bytes_of(text.ids()) : std::string());
     if (session.rank() != 0) continue;
-    for (int data = 0; data < data_ranks && first + data < generation.continuations; ++data)
-      result.texts.push_back(texts[static_cast<std::size_t>(setup.grid.rank_of({data, 0, 0}))]);
+    for (int data = 0; data < data_ranks && first + data < generation.continuations; ++data) {
+      const auto rank = static_cast<std::size_t>(setup.grid.rank_of({data, 0, 0}));
+      result.texts.push_back(texts[rank]);
+      result.ids.push_back(ids_of(ids[rank]));
+    }
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.tokens = session.all_reduce_sum(std::vector{made})[0];

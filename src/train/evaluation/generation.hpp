@@ -16,7 +16,8 @@ namespace garonne::train {
 
 struct Generation {
   std::string prompt;
-  std::int64_t tokens = 400;  // at most
+  std::vector<std::uint32_t> prompt_ids;  // where it is given as tokens, in the place of `prompt`
+  std::int64_t tokens = 400;              // at most
   Sampling sampling;
   std::uint64_t seed = 1;
   std::vector<std::string> stop_texts;  // a continuation ends before the first of them
@@ -24,8 +25,9 @@ struct Generation {
 };
 
 struct Generated {
-  std::vector<std::string> texts;  // on rank 0
-  std::int64_t tokens = 0;         // that were chosen, of all texts
+  std::vector<std::string> texts;               // on rank 0; empty ones without a tokenizer
+  std::vector<std::vector<std::uint32_t>> ids;  // likewise: their tokens
+  std::int64_t tokens = 0;                      // that were chosen, of all texts
   double seconds = 0;
   std::int64_t kept_bytes = 0;  // of keys and values; of the rank with most, as the peaks
   std::int64_t peak_bytes = 0;
@@ -33,13 +35,14 @@ struct Generated {
 };
 
 // Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
-// ends where the tokenizer's end of a text comes. The data ranks of the setup's grid share them,
-// stages and tensor ranks make each together; the random numbers are functions of seed, text and
-// token. `say` is told, before the first token, how that will be done. Throws, agreed,
-// ConfigError for a prompt with tokens that the model has not, PlanError where the passes do not
-// fit the budget. Collective over all ranks, which have the same prompt.
+// ends where the tokenizer's end of a text comes; `tokenizer` may be null for a prompt of ids. The
+// data ranks of the setup's grid share them, stages and tensor ranks make each together; the random
+// numbers are functions of seed, text and token. `say` is told, before the first token, how that
+// will be done. Throws, agreed, ConfigError for a prompt with tokens that the model has not,
+// PlanError where the passes do not fit the budget. Collective over all ranks, which have the same
+// prompt.
 Generated generate(const Setup& setup, const Generation& generation,
-                   const data::Tokenizer& tokenizer, const exec::Machine& machine,
+                   const data::Tokenizer* tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,
                    const std::function<void(const std::string&)>& say);
 

@@ -33,9 +33,16 @@ void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_
                                 tokenizer.vocabulary(), model_vocabulary));
 }
 
-std::string other_tokenizer_warning(const data::Tokenizer& tokenizer, const std::string& trained,
+std::string other_tokenizer_warning(const data::Tokenizer& tokenizer,
+                                    const std::string& run_directory, const std::string& trained,
                                     const std::string& given) {
   if (trained.empty() || tokenizer.name() == trained) return {};
+  // Whoever gives a tokenizer may do so because the run's own was lost.
+  try {
+    const auto own = tokenizer_of_run(run_directory, trained);
+    if (own && data::same_ids(tokenizer, *own)) return {};
+  } catch (const IoError&) {
+  }
   return fmt::format(
       "--tokenizer {} is {}, and the model was trained on tokens of {}, which stand for other "
       "texts",

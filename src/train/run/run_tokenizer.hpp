@@ -26,9 +26,10 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directo
 void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_vocabulary,
                            const std::string& given);
 
-// What to warn of where it is not the one named `trained`, whose tokens the model has learned;
-// empty where it is, or nobody knows.
-std::string other_tokenizer_warning(const data::Tokenizer& tokenizer, const std::string& trained,
+// What to warn of where the tokenizer that the user gave makes other ids than the one of the run,
+// named `trained`, whose tokens the model has learned; empty where it does not, or nobody knows.
+std::string other_tokenizer_warning(const data::Tokenizer& tokenizer,
+                                    const std::string& run_directory, const std::string& trained,
                                     const std::string& given);
 
 }  // namespace garonne::train

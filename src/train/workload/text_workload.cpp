@@ -119,7 +119,8 @@ TextWorkload::TextWorkload(const RunConfig& config, const std::string& validatio
 }
 
 TextWorkload::TextWorkload(const RunConfig& config, const DataFacts& model, const std::string& key,
-                           const std::string& files, const std::string& dataset)
+                           const std::string& files, const std::string& dataset,
+                           const std::function<std::unique_ptr<data::Tokenizer>()>& open_tokenizer)
     : path_(files), sequence_(config.model.sequence) {
   const std::int64_t vocabulary = std::max(config.model.vocabulary, model.vocabulary);
   validation_ = samples_of(config, key, files, dataset, vocabulary);
@@ -128,8 +129,9 @@ TextWorkload::TextWorkload(const RunConfig& config, const DataFacts& model, cons
                       fmt::format("has a vocabulary of {}, and the model one of {}",
                                   validation_.vocabulary(), vocabulary));
   }
-  if (!validation_.tokenizer().empty() && !model.tokenizer.empty() &&
-      validation_.tokenizer() != model.tokenizer) {
+  const data::TokenFileInfo* const named = naming_file(validation_);
+  if (named != nullptr && !model.tokenizer.empty() &&
+      !data::is_of_tokenizer(*named, model.tokenizer, open_tokenizer)) {
     throw ConfigError(key, files,
                       fmt::format("has tokens of the tokenizer {}, and the model was trained on "
                                   "those of {}",

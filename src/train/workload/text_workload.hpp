@@ -1,6 +1,10 @@
 // Windows of files of tokens (data/tokens/token_samples.hpp).
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+
 #include "data/tokens/token_samples.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/workload/workload.hpp"
@@ -24,10 +28,12 @@ class TextWorkload final : public Workload {
   TextWorkload(const RunConfig& config, const std::string& validation_key);
   // To evaluate a model of these facts on `files`, which the user gave by `key`, whatever it was
   // trained on: of each file the part `dataset`, where that is empty its validation tokens, and
-  // where it has none its tokens. Nothing to train on. Errors as above, and ConfigError for tokens
-  // that are not of the model's tokenizer or outside its vocabulary.
+  // where it has none its tokens. Nothing to train on. `open_tokenizer` opens the model's, which is
+  // asked for where the files name another. Errors as above and of `open_tokenizer`, and
+  // ConfigError for tokens that are not of the model's tokenizer or outside its vocabulary.
   TextWorkload(const RunConfig& config, const DataFacts& model, const std::string& key,
-               const std::string& files, const std::string& dataset);
+               const std::string& files, const std::string& dataset,
+               const std::function<std::unique_ptr<data::Tokenizer>()>& open_tokenizer);
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
