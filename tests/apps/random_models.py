@@ -62,11 +62,23 @@ def random_spherical(pick, folder):
             "train.loss": pick(["area-l2", "relative-l2", "squared-l2", "h1"])}
 
 
+def random_llama(pick, folder):
+    groups = pick([1, 2, 2, 3, 4, 4, 6])
+    heads = groups * pick([1, 2, 3])
+    return {"model.heads": heads, "model.kv_heads": groups, "model.hidden": heads * pick([2, 8, 20]),
+            "model.inner": pick([0, 9, 24, 24, 48]), "model.sequence": pick([7, 16, 33, 64]),
+            "model.tied_embeddings": pick(["true", "false"]), "model.dropout": 0, "data.path": folder / "text.h5"}
+
+
 FAMILIES = {"gpt": random_gpt, "fno": random_fourier, "tfno": random_tensorised, "afno": random_adaptive,
             "sfno": random_spherical}
 # That came later, so that seeds of before draw what they drew: in place of what a seed draws, one in so many.
 FURTHER_FAMILIES = {"ufno": random_u_shaped}
 ONE_IN = 6
+# Likewise, after them.
+LAST_FAMILIES = {"llama": random_llama}
+LAST_ONE_IN = 5
+TEXT = ("gpt", "llama")
 
 
 def random_run(seed, folder):
@@ -78,6 +90,10 @@ def random_run(seed, folder):
     if further(range(ONE_IN)) == 0:
         kind = further(sorted(FURTHER_FAMILIES))
         keys = {"model.kind": kind} | FURTHER_FAMILIES[kind](further, folder)
+    last = random.Random(f"third {seed}").choice
+    if last(range(LAST_ONE_IN)) == 0:
+        kind = last(sorted(LAST_FAMILIES))
+        keys = {"model.kind": kind, "model.layers": last([1, 2, 3, 4, 5])} | LAST_FAMILIES[kind](last, folder)
     if kind == "gpt":
         keys |= {"model.attention_dropout": further([0, 0, 0.2])}
     keys |= {"train.micro_batch": pick([1, 2, 4]), "train.precision": pick(["float64", "float64", "float32"]),
@@ -87,7 +103,7 @@ def random_run(seed, folder):
         grid["grid.schedule"] = pick(SCHEDULES)
     if grid["grid.data"] > 1:
         grid |= {"grid.zero": pick([0, 1, 2, 3]), "grid.bucket": pick([1000, 40000, 4194304])}
-    if grid["grid.tensor"] > 1 and kind == "gpt":
+    if grid["grid.tensor"] > 1 and kind in TEXT:
         grid["grid.sequence_parallel"] = pick(["true", "false"])
     return keys, grid, pick(["plenty", "plan", "budget", "least"]), pick(PLANS), pick([0.1, 0.3, 0.6, 0.9])
 
@@ -289,8 +305,12 @@ def grid_refusals(config, keys, grid, global_batch):
             must.add("grid.pipeline")
         elif not any(map(all, ways)):
             may.add("grid.pipeline")
-    if tensor > 1 and keys["model.kind"] == "gpt":
-        if keys["model.heads"] % tensor != 0:
+    if tensor > 1 and keys["model.kind"] in TEXT:
+        shared = [keys["model.heads"]]
+        if keys["model.kind"] == "llama":
+            # Of an inner width of 0: two thirds of four times the width, in whole 64.
+            shared = [keys["model.kv_heads"], keys["model.inner"] or -(-(8 * keys["model.hidden"] // 3) // 64) * 64]
+        if any(count % tensor != 0 for count in shared):
             must.add("grid.tensor")
         elif grid.get("grid.sequence_parallel") == "true" and keys["train.micro_batch"] * keys["model.sequence"] % tensor != 0:
             must.add("grid.sequence_parallel")
