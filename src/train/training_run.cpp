@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "base/file.hpp"
@@ -16,6 +15,7 @@
 #include "train/plans/grid_table.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/training_text.hpp"
+#include "train/workload/program_loads.hpp"
 #include "train/workload/training_order.hpp"
 
 namespace garonne::train {
@@ -58,23 +58,9 @@ exec::HostBatch TrainingRun::load(int micro_batch) {
     if (workload_->item() == token_item && device_->kind() == DeviceKind::Cuda) throw;
     load_failure_ = failure;
   }
-  const bool tokens = workload_->item() == token_item;
-  exec::HostBatch batch;
-  if (!tokens) batch.samples.assign(static_cast<std::size_t>(config_.train.micro_batch), 0);
-  for (const plan::Instruction& instruction : program_.instructions) {
-    if (instruction.operation != plan::Operation::Load || instruction.micro_batch != micro_batch)
-      continue;
-    for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
-      const plan::ValueSpec& value =
-          setup_.model.graph.values[static_cast<std::size_t>(loaded.value)];
-      const auto elements = static_cast<std::size_t>(value.elements());
-      if (tokens) {
-        batch.values[value.name].assign(elements, 0);
-      } else {
-        batch.fields[value.name].assign(elements, std::numeric_limits<float>::quiet_NaN());
-      }
-    }
-  }
+  exec::HostBatch batch = blank_batch(program_, setup_.model.graph, micro_batch);
+  if (workload_->item() != token_item)
+    batch.samples.assign(static_cast<std::size_t>(config_.train.micro_batch), 0);
   return batch;
 }
 
@@ -124,6 +110,29 @@ exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
   unless_done.dismiss();
   expect(!load_failure_, "a step without its data went on");
   return outputs;
+}
+
+// Saves the step that has just been made, before an error that all ranks have ends the run; says
+// what is in the way. Collective.
+void TrainingRun::save_before_the_end(std::int64_t step) {
+  try {
+    if (saver_->under_way()) finish_saving(false);
+    if (saver_->saved_step() < step) save(step, /*last=*/true);
+  } catch (const dist::AgreedError& other) {
+    warn(other.what());
+  }
+}
+
+// After a validation that could not be made: the step is recorded and saved, and the error says so.
+void TrainingRun::end_for_validation(const dist::AgreedError& failure, const StepMetrics& metrics) {
+  record(metrics);
+  save_before_the_end(metrics.step);
+  if (saver_->saved_step() < metrics.step) throw failure;
+  throw dist::AgreedError(
+      failure.code(),
+      fmt::format("{}. The validation after step {} was not made; the checkpoint of step {} is "
+                  "saved. `--evaluation.batches 0` goes on from it without validations",
+                  failure.what(), metrics.step, metrics.step));
 }
 
 std::optional<double> TrainingRun::validate() {
@@ -300,7 +309,11 @@ bool TrainingRun::train_step(std::int64_t step) {
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   const auto before_validation = Clock::now();
   validated_seconds_ = 0;
-  if (due || last) metrics.validation_loss = validate();
+  try {
+    if (due || last) metrics.validation_loss = validate();
+  } catch (const dist::AgreedError& failure) {
+    end_for_validation(failure, metrics);
+  }
   if (metrics.validation_loss) {
     metrics.validation_seconds = seconds_since(before_validation);
     validated_seconds_ = metrics.validation_seconds;
@@ -344,12 +357,7 @@ void TrainingRun::record(const StepMetrics& metrics) {
     });
   } catch (const dist::AgreedError&) {
     if (session_.all_reduce_max(std::vector{unrecorded})[0] == 0) throw;
-    try {
-      if (saver_->under_way()) finish_saving(false);
-      if (saver_->saved_step() < metrics.step) save(metrics.step, /*last=*/true);
-    } catch (const dist::AgreedError& other) {
-      warn(other.what());
-    }
+    save_before_the_end(metrics.step);
     throw;
   }
 }

@@ -68,6 +68,9 @@ class TrainingRun {
   exec::HostBatch load(int micro_batch);
   exec::StepOutputs run_step(std::int64_t step);
   void end_for_data(std::int64_t step);
+  void save_before_the_end(std::int64_t step);
+  [[noreturn]] void end_for_validation(const dist::AgreedError& failure,
+                                       const StepMetrics& metrics);
   std::optional<double> validate();
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;

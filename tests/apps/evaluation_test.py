@@ -214,6 +214,27 @@ class Evaluation(ProgramTest):
                 self.assertIn(f"Step {saved[0] + 1} was not made", again)
         self.assertEqual(len(steps), 1, steps)
 
+    def test_a_validation_that_cannot_be_read_loses_no_step(self):
+        tokens = array.array("H", self.known.read_bytes()).tolist()
+        tokens[2000] = 300
+        bad = write_tokens(self.folder / "bad-validation.bin", tokens)
+        keys = ("--data.path", self.known, "--data.validation", bad, "--model.vocabulary", 256, "--train.steps", 4,
+                "--evaluation.every", 2, "--evaluation.batches", 1000000)
+        for ranks, grid in ((0, ()), (0, ("--run.device", "emulated")), (2, ("--grid.data", 2, "--grid.zero", 3)),
+                            (2, ("--grid.pipeline", 2))):
+            with self.subTest(ranks=ranks, grid=grid):
+                directory = self.directory(f"validation-{ranks}-{'-'.join(map(str, grid))}")
+                done = self.train(directory, *keys, *grid, ranks=ranks, check=5)
+                ours = [line for line in done.stderr.splitlines() if "garonne:" in line]
+                self.assertEqual(len(ours), 1, done.stderr)
+                for word in (str(bad), "300", "validation after step 2 was not made", "checkpoint of step 2 is saved"):
+                    self.assertIn(word, ours[0])
+                run("checkpoint", "verify", directory)
+                self.assertEqual([row["step"] for row in metrics(directory)], [1, 2])
+                again = self.train(directory, *keys, *grid, "--evaluation.batches", 0, ranks=ranks).stdout
+                self.assertNotIn("lacks", again)
+                self.assertEqual([row["step"] for row in metrics(directory)], [1, 2, 3, 4])
+
     def test_what_is_no_text_and_no_tokens(self):
         text = self.folder / "train.txt"
         for command in (("data", "inspect", text), ("train", self.config, "--data.path", text),

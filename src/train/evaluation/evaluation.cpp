@@ -1,6 +1,7 @@
 #include "train/evaluation/evaluation.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "train/workload/program_loads.hpp"
@@ -43,7 +44,16 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;
-  inputs.load = [&](int micro_batch) { return stream->next(micro_batch); };
+  // The others wait for this rank at exchanges until all know.
+  std::optional<IoError> unread;
+  inputs.load = [&](int micro_batch) {
+    try {
+      if (!unread) return stream->next(micro_batch);
+    } catch (const IoError& failure) {
+      unread = failure;
+    }
+    return blank_batch(program, setup.model.graph, micro_batch);
+  };
   const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
   for (std::int64_t round = 0; round < runs; ++round) {
@@ -52,6 +62,9 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
       losses[static_cast<std::size_t>(round)] = outputs.report[0];
     peak_bytes = std::max(peak_bytes, outputs.peak_bytes);
   }
+  session.agree([&] {
+    if (unread) throw *unread;
+  });
   const std::vector<double> all = session.all_gather(losses);
   std::vector<double> in_order;
   for (std::int64_t j = 0; j < micro_batches; ++j) {

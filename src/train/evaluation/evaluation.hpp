@@ -19,7 +19,8 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 
 // The mean loss of each source over its micro-batches, which are shared out over the data axis and
 // whose losses are added in their order, so that every grid gives the same numbers to rounding.
-// Collective over all ranks. `peak_bytes` is raised to the peak of this rank.
+// Throws AgreedError where a rank cannot read its samples. Collective over all ranks. `peak_bytes`
+// is raised to the peak of this rank.
 std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
                                       const exec::Machine& machine, const Workload& workload,
                                       const std::shared_ptr<data::Reader>& reader,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
@@ -49,6 +50,25 @@ std::vector<std::string> loaded_names(const plan::Program& program, const plan::
     }
   }
   return names;
+}
+
+exec::HostBatch blank_batch(const plan::Program& program, const plan::ModelGraph& graph,
+                            int micro_batch) {
+  exec::HostBatch batch;
+  for (const plan::Instruction& instruction : program.instructions) {
+    if (instruction.operation != plan::Operation::Load || instruction.micro_batch != micro_batch)
+      continue;
+    for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
+      const plan::ValueSpec& value = graph.values.at(static_cast<std::size_t>(loaded.value));
+      const auto elements = static_cast<std::size_t>(value.elements());
+      if (value.type == NumberType::Int64) {
+        batch.values[value.name].assign(elements, 0);
+      } else {
+        batch.fields[value.name].assign(elements, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+  }
+  return batch;
 }
 
 }  // namespace garonne::train
