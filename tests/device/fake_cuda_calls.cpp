@@ -121,8 +121,7 @@ CudaStatus FakeCudaRuntime::destroy_stream(CudaStream handle) {
   if (stream->done < stream->put && !failed_) accuse("a stream is destroyed that has work");
   if (!faulty(CudaFault::LeakedStream)) {
     stream->destroyed = true;
-    stream->ending = true;
-    changed_.notify_all();
+    end(*stream);
   }
   return unseen_ ? CudaStatus::Success : said;
 }
@@ -182,7 +181,7 @@ CudaStatus FakeCudaRuntime::wait_value(CudaStream handle, std::uint32_t* pinned,
                       std::atomic_ref(*pinned).load(std::memory_order_acquire);
                   return static_cast<std::int32_t>(there - value) >= 0;
                 },
-                nullptr});
+                nullptr, false, true});
   return CudaStatus::Success;
 }
 

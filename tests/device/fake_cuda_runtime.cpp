@@ -29,9 +29,8 @@ FakeCudaRuntime::FakeCudaRuntime(const FakeCudaSettings& settings) : settings_(s
 FakeCudaRuntime::~FakeCudaRuntime() {
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& stream : streams_) stream->ending = true;
+    for (const auto& stream : streams_) end(*stream);
   }
-  changed_.notify_all();
   for (const auto& stream : streams_) {
     if (stream->thread.joinable()) stream->thread.join();
   }
@@ -131,19 +130,25 @@ void FakeCudaRuntime::put(Stream& stream, Operation operation) {
   }
   stream.queue.push_back(std::move(operation));
   ++stream.put;
-  changed_.notify_all();
+  stream.changed.notify_all();
 }
 
 void FakeCudaRuntime::ask_for(Stream& stream, std::uint64_t number) {
   if (number <= stream.asked_for) return;
   stream.asked_for = number;
-  changed_.notify_all();
+  stream.changed.notify_all();
+}
+
+void FakeCudaRuntime::end(Stream& stream) {
+  stream.ending = true;
+  stream.changed.notify_all();
+  done_.notify_all();
 }
 
 void FakeCudaRuntime::serve(Stream& stream) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stream.ending || !stream.queue.empty(); });
+    stream.changed.wait(lock, [&] { return stream.ending || !stream.queue.empty(); });
     if (stream.queue.empty()) return;
     Operation operation = std::move(stream.queue.front());
     stream.queue.pop_front();
@@ -156,8 +161,8 @@ void FakeCudaRuntime::serve(Stream& stream) {
                          settings_.longest_delay_seconds);
     }
     if (late.until_asked_for) {
-      changed_.wait_for(lock, std::chrono::duration<double>(settings_.longest_hold_seconds),
-                        [&] { return ended() || stream.asked_for >= number; });
+      stream.changed.wait_for(lock, std::chrono::duration<double>(settings_.longest_hold_seconds),
+                              [&] { return ended() || stream.asked_for >= number; });
     }
     if (late.seconds > 0 || late.yields > 0) {
       lock.unlock();
@@ -165,7 +170,13 @@ void FakeCudaRuntime::serve(Stream& stream) {
       for (int yield = 0; yield < late.yields; ++yield) std::this_thread::yield();
       lock.lock();
     }
-    while (operation.ready && !ended() && !operation.ready()) changed_.wait_for(lock, look_again);
+    while (operation.ready && !ended() && !operation.ready()) {
+      if (operation.of_pinned_words) {
+        done_.wait_for(lock, look_again);
+      } else {
+        done_.wait(lock);
+      }
+    }
     if (operation.body && !failed_) {
       lock.unlock();
       operation.body();
@@ -173,7 +184,7 @@ void FakeCudaRuntime::serve(Stream& stream) {
       lock.lock();
     }
     stream.done = number;
-    changed_.notify_all();
+    done_.notify_all();
   }
 }
 
@@ -204,7 +215,8 @@ void FakeCudaRuntime::launch(void* handle, std::function<void()> kernel, bool me
                   }
                   const std::lock_guard inner(mutex_);
                   failed_ = true;
-                  changed_.notify_all();
+                  done_.notify_all();
+                  for (const auto& each : streams_) each->changed.notify_all();
                 },
                 meets_others});
 }

@@ -155,6 +155,7 @@ class FakeCudaRuntime final : public CudaRuntime {
     std::function<bool()> ready;  // with the lock held; may be empty
     std::function<void()> body;   // without; may be empty
     bool meets_others = false;
+    bool of_pinned_words = false;  // what `ready` looks at: nobody tells of them
   };
   // What was recorded: each piece of work comes after some of those before it.
   struct Node {
@@ -179,7 +180,8 @@ class FakeCudaRuntime final : public CudaRuntime {
     bool destroyed = false;
     bool ending = false;
     bool capturing = false;
-    std::vector<std::size_t> last;  // nodes that what is recorded next comes after
+    std::vector<std::size_t> last;    // nodes that what is recorded next comes after
+    std::condition_variable changed;  // what only this stream waits for
     std::thread thread;
   };
   struct Event {
@@ -216,6 +218,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   Block* block_of(const void* address, std::size_t bytes, bool pinned, const std::string& what);
   void put(Stream& stream, Operation operation);
   void ask_for(Stream& stream, std::uint64_t number);
+  void end(Stream& stream);
   bool busy() const;
   // While the calling thread records work the real runtime refuses: it is accused, and there will
   // be no graph.
@@ -235,7 +238,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   const FakeCudaSettings settings_;
   mutable std::mutex mutex_;
   std::mutex host_function_mutex_;
-  std::condition_variable changed_;
+  std::condition_variable done_;                  // of any stream
   std::vector<std::unique_ptr<Stream>> streams_;  // destroyed ones too: they are known as such
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Block>> blocks_;
