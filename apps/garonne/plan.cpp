@@ -74,6 +74,12 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
     throw ConfigError("--sbatch", options.job->path, "is for one grid, not for a sweep");
   if (!options.cluster.empty() && plan::load_cluster(options.cluster).device.is_gpu())
     throw ConfigError("--sweep", *options.sweep, "is of processors; leave out --cluster");
+  const auto refuse = [](const std::string& option, const std::string& value) {
+    throw ConfigError(option, value, "is of one plan, and a sweep makes many; leave out --sweep");
+  };
+  if (options.explain) refuse("--explain", "");
+  if (!options.chain_path.empty()) refuse("--chain", options.chain_path);
+  if (!options.graph_path.empty()) refuse("--graph", options.graph_path);
   const train::SweepAxes axes = train::parse_sweep_axes(*options.sweep);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(ranks_of(config)));
   Progress bar("sweep", 0);
@@ -331,6 +337,10 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
     return plan_search(config, options, target);
   if (options.tolerance > 0) {
     throw ConfigError("--tolerance", fmt::format("{}", options.tolerance),
+                      "is for a search; give --search, or --ranks with another number");
+  }
+  if (options.most_tensor > 0) {
+    throw ConfigError("--most-tensor", fmt::format("{}", options.most_tensor),
                       "is for a search; give --search, or --ranks with another number");
   }
   if (options.sweep) return plan_sweep(config, options, target.facts, target.threads, target.costs);

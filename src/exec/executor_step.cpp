@@ -219,7 +219,9 @@ void Executor::fill_loaded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   std::vector<at::Tensor>& staged = running.staged[as_index(instruction.micro_batch)];
   for (std::size_t k = 0; k < staged.size(); ++k) {
-    copy_in(running.buffers[as_index(instruction.arguments.loaded[k].buffer)], staged[k]);
+    // What this micro-batch has no use for, as of a stage of two directions, is freed already.
+    const at::Tensor& there = running.buffers[as_index(instruction.arguments.loaded[k].buffer)];
+    if (there.defined()) copy_in(there, staged[k]);
   }
   staged.clear();
 }

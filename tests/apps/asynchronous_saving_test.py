@@ -141,6 +141,10 @@ class AsynchronousSavingTest(ProgramTest):
                 self.assertTrue(self.tensor_files(directories["cpu"], step) == self.tensor_files(directories["emulated"], step))
             for rank in range(max(1, ranks)):
                 self.check_copy(said, rank, directories["emulated"] / f"checkpoints/step-5/rank_{rank}.safetensors")
+        # Asked for and without room, it is refused by both.
+        small = [*options, *emulated, "--memory.host_budget", "1 KiB", "--checkpoint.saving", "asynchronous"]
+        for command in (["plan", self.config], ["train", self.config, "--run.directory", self.directory("no-room")]):
+            self.assertIn("checkpoint.saving", run(*command, *small, check=2).stderr)
         # It is within what the host may hold, beside what the plan has there; the device's budget has none of it.
         model = ["--model.layers", 3, "--model.hidden", 128, "--model.sequence", 128, "--train.micro_batch", 16, "--train.global_batch", 32]
         given = [*options, *model, *emulated, "--memory.allow", "offload-states", "--memory.host_budget"]

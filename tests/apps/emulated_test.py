@@ -67,6 +67,9 @@ class EmulatedText(Emulated, ProgramTest):
     def test_pipeline_that_recomputes(self):
         self.compare("pipeline", "--grid.pipeline", 2, "--memory.plan", "full", ranks=2)
 
+    def test_both_directions_of_a_pipeline(self):
+        self.compare("chimera", "--grid.pipeline", 2, "--grid.schedule", "chimera", ranks=2)
+
     def test_tensor_ranks(self):
         self.compare("tensor", "--grid.tensor", 2, "--grid.sequence_parallel", "true", ranks=2)
 

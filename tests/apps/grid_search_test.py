@@ -103,6 +103,36 @@ class GridSearchTest(ProgramTest):
                 for part in (f"--grid.{key}", str(grid[key]).lower())]
         return [*keys, "--train.micro_batch", grid["micro_batch"]]
 
+    def test_what_is_found_can_be_planned_and_trained(self):
+        # Stages as the seconds of a machine with slow memory cut them need less than as they are declared.
+        slow = self.folder / "slow.toml"
+        slow.write_text(CLUSTER.replace("20e9", "2e8"))
+        keys = ("--model.kind", "llama", "--model.layers", 3, "--model.hidden", 64, "--model.heads", 4, "--model.sequence", 64,
+                "--model.vocabulary", 4099, "--model.dropout", 0, "--train.global_batch", 8, "--train.micro_batch", 1, "--evaluation.batches", 0,
+                "--grid.pipeline", 2, "--grid.schedule", "1f1b", "--cluster", slow)
+        one = self.search(*keys)["minimum_budget_bytes"]
+        for budget in (one - 1, one, one + 2048):
+            done = run("plan", self.config, *keys, "--json", "--search", "--ranks", 2, "--memory.budget", budget, check=None)
+            self.assertEqual(done.returncode, 3 if budget < one else 0, done.stderr)
+            for grid in json.loads(done.stdout)["grids"] if budget >= one else ():
+                plan = self.search(*keys, *self.keys_of(grid), "--memory.budget", budget)
+                self.assertLessEqual(plan["peak_bytes"], budget)
+        copies = ("--ranks", 1, "--cluster", self.cluster, "--model.layers", 3, "--train.global_batch", 8, "--train.steps", 100,
+                  "--checkpoint.every", 10, "--checkpoint.saving", "asynchronous", "--evaluation.batches", 0)
+        for budget in ("64MiB", "1500KiB", "1200KiB", "900KiB"):
+            done = run("plan", self.config, "--json", "--search", *copies, "--memory.budget", budget, check=None)
+            self.assertIn(done.returncode, (0, 3), done.stderr)
+            for grid in json.loads(done.stdout)["grids"] if done.returncode == 0 else ():
+                self.assertTrue(self.search(*copies[2:], *self.keys_of(grid), "--memory.budget", budget)["saving"]["asynchronous"])
+
+    def test_a_batch_of_many_ranks_is_planned(self):
+        keys = ("--cluster", self.cluster, "--train.global_batch", 16384, "--train.micro_batch", 1, "--grid.data", 128,
+                "--model.layers", 4)
+        two = self.folder / "many.toml"
+        two.write_text(CLUSTER.replace("nodes = 2", "nodes = 64"))
+        plan = self.search(*keys[2:], "--cluster", two)
+        self.assertGreater(plan["seconds"], 0)
+
     def test_a_named_plan_plans_every_grid(self):
         arguments = ("--cluster", self.cluster, "--model.layers", 3)
         automatic = self.search("--ranks", 4, *arguments)

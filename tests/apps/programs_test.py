@@ -157,6 +157,23 @@ class CheckTest(ProgramTest):
             self.assertIn("rank 0     legal", done.stdout)
             self.assertIn(words, done.stdout)
 
+    def test_programs_of_every_schedule_are_legal(self):
+        small = ("--model.layers", 6, "--train.micro_batch", 1)
+        folders = {}
+        for schedule in ("1f1b", "gpipe", "interleaved", "chimera", "zb-h1", "zb-v", "dualpipev"):
+            with self.subTest(schedule):
+                folder = folders[schedule] = self.directory(schedule)
+                run("plan", self.config, *small, "--grid.pipeline", 2, "--grid.schedule", schedule, "--program", folder)
+                self.assertEqual(run("check", folder).stdout.count(" legal "), 2)
+        # A node that misses a micro-batch of its direction.
+        folder = folders["chimera"]
+        program = json.loads((folder / "rank_0.json").read_text())
+        lists = program["instructions"]
+        backward = max(i for i, one in enumerate(lists) if one["operation"].startswith("backward"))
+        del lists[backward]
+        (folder / "rank_0.json").write_text(json.dumps(program))
+        self.assertIn("illegal Program", run("check", folder, check=2).stderr)
+
     def test_the_rank_the_instruction_and_the_rule_are_named(self):
         folder = self.directory("run")
         self.train(folder, "--grid.data", 2, ranks=2)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -29,6 +30,7 @@ class ImpliedModel {
       step();
       for (const int freed : instruction_->frees) held_[as_index(freed)] = Held();
     }
+    number_chunks();
     return std::move(graph_);
   }
 
@@ -219,6 +221,31 @@ class ImpliedModel {
     seen_[as_index(instruction_->node_index)] = true;
     if (first) node.name = instruction_->node;
     return first;
+  }
+
+  // Nodes that take one another's values within the stage are of one chunk: between chunks there
+  // are messages. A chunk whose nodes do not hang together is taken for several.
+  void number_chunks() {
+    std::vector<int> leader(graph_.nodes.size());
+    std::iota(leader.begin(), leader.end(), 0);
+    const auto leader_of = [&](int node) {
+      while (leader[as_index(node)] != node) node = leader[as_index(node)];
+      return node;
+    };
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      for (const int input : graph_.nodes[n].inputs) {
+        if (input < first_made_) continue;
+        const int one = leader_of(static_cast<int>(n));
+        const int other = leader_of(input - first_made_);
+        leader[as_index(std::max(one, other))] = std::min(one, other);
+      }
+    }
+    std::map<int, int> chunk_of;  // by leader
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      graph_.nodes[n].chunk =
+          chunk_of.try_emplace(leader_of(static_cast<int>(n)), static_cast<int>(chunk_of.size()))
+              .first->second;
+    }
   }
 
   void hand_over(NodeSpec& node) {

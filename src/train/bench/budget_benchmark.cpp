@@ -36,10 +36,10 @@ struct Entrant {
   bool moves = false;
 };
 
-std::vector<Entrant> entrants_of(const BudgetOptions& options) {
+std::vector<Entrant> entrants_of(const BudgetOptions& options, const RunConfig& config) {
   if (options.offloads)
     return {{"recompute", "auto", false}, {"offload", "keep-all", true}, {"both", "auto", true}};
-  std::vector<Entrant> entrants = {{"auto", "auto", true}};
+  std::vector<Entrant> entrants = {{"auto", widest_plan(config), true}};
   if (!options.policies) return entrants;
   for (const char* policy : {"uniform", "selective", "full"})
     entrants.push_back({policy, policy, false});
@@ -112,7 +112,7 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   for (const double share : options.shares) {
     const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
     const auto budget = whole.static_bytes + static_cast<std::int64_t>(share * activations);
-    for (const Entrant& entrant : entrants_of(options))
+    for (const Entrant& entrant : entrants_of(options, config))
       contenders.push_back(make_contender(run, entrant, share, budget));
   }
 

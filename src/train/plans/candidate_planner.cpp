@@ -13,6 +13,8 @@
 #include "plan/program/replay.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/plans/saving_plan.hpp"
+#include "train/plans/smallest_budget.hpp"
 #include "train/plans/step_parts.hpp"
 #include "train/setup/run_device.hpp"
 
@@ -31,6 +33,12 @@ std::string kind_of_stage(const Setup& setup) {
     text += fmt::format("{}.{}.{} ", static_cast<int>(one.work), one.chunk, one.micro_batch);
   }
   return text;
+}
+
+bool is_as_declared(const Setup& whole, int stage, const Setup& setup) {
+  if (whole.config.grid.pipeline == 1) return true;
+  return std::ranges::equal(declared_stage(whole, stage).cut.graph.nodes, setup.model.graph.nodes,
+                            {}, &plan::NodeSpec::name, &plan::NodeSpec::name);
 }
 
 plan::GridPins pins_of(const GridSearchWish& wish) {
@@ -70,12 +78,31 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
   const int stages = candidate.shape.pipeline;
   programs_.assign(static_cast<std::size_t>(stages), {});
   needed_.assign(static_cast<std::size_t>(stages), 0);
+  as_declared_.assign(static_cast<std::size_t>(stages), 1);
   in_threads(stages, [&](int stage) { plan_stage(whole, links, stage); });
   plan::GridOutcome outcome;
   outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
+  if (outcome.needed_bytes == 0) outcome.needed_bytes = floor_beyond_budget(whole);
   outcome.fits = outcome.needed_bytes == 0;
   if (outcome.fits) replay(links, outcome);
   return outcome;
+}
+
+// What a run takes at least, by its stages as they are declared, where that is more than the
+// budget; else 0. Of a stage that is cut as it is declared the Program that was planned shows that
+// it fits.
+std::int64_t CandidatePlanner::floor_beyond_budget(const Setup& whole) const {
+  std::int64_t beyond = 0;
+  for (int stage = 0; stage < whole.config.grid.pipeline; ++stage) {
+    if (as_declared_[static_cast<std::size_t>(stage)] != 0) continue;
+    try {
+      floor_of_stage(whole, stage, wish_.budget_bytes, whole.config.memory.plan,
+                     Effort::FirstThatFits);
+    } catch (const PlanError& error) {
+      beyond = std::max(beyond, error.needed_bytes());
+    }
+  }
+  return beyond;
 }
 
 plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate) {
@@ -101,9 +128,12 @@ Setup CandidatePlanner::setup_of(const plan::GridCandidate& candidate) {
 }
 
 void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
+  std::int64_t reserved_bytes = 0;
   try {
     Setup setup = setup_of_stage(whole, stage);
     set_links(links, stage, setup);
+    const PlanRoom room = room_for_plan(setup, setup.model.graph, setup.step, wish_.budget_bytes);
+    reserved_bytes = room.reserved_bytes;
     const std::string kind = kind_of_stage(setup);
     std::optional<int> known;
     {
@@ -111,31 +141,32 @@ void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& lin
       const auto found = known_.find(kind);
       if (found != known_.end()) known = found->second;
     }
-    check_evaluation(setup);
+    check_evaluation(setup, room.budget_bytes);
     plan::BlockPlan planned =
-        plan::plan_by_blocks(setup.model.graph, setup.step, wish_.budget_bytes, known);
+        plan::plan_by_blocks(setup.model.graph, setup.step, room.budget_bytes, known);
     {
       const std::lock_guard lock(mutex_);
       known_[kind] = planned.index;
     }
+    as_declared_[static_cast<std::size_t>(stage)] = is_as_declared(whole, stage, setup) ? 1 : 0;
     Choice choice;
     choice.program = std::move(planned.program);
     programs_[static_cast<std::size_t>(stage)] =
         program_of_rank(setup, choice.program, whole.grid.rank_of({0, stage, 0}));
   } catch (const PlanError& error) {
-    needed_[static_cast<std::size_t>(stage)] = error.needed_bytes();
+    needed_[static_cast<std::size_t>(stage)] = error.needed_bytes() + reserved_bytes;
   }
 }
 
 // Validation is under the same budget.
-void CandidatePlanner::check_evaluation(const Setup& setup) const {
+void CandidatePlanner::check_evaluation(const Setup& setup, std::int64_t budget_bytes) {
   if (setup.config.evaluation.batches == 0) return;
   plan::StepShape step = setup.step;
   step.gathers_ahead = 0;
   const std::int64_t peak =
       plan::replay(plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss))
           .peak_bytes;
-  if (peak > wish_.budget_bytes) throw PlanError(peak, wish_.budget_bytes, "for validation");
+  if (peak > budget_bytes) throw PlanError(peak, budget_bytes, "for validation");
 }
 
 void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {

@@ -32,7 +32,8 @@ class CandidatePlanner {
  private:
   Setup setup_of(const plan::GridCandidate& candidate);
   void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage);
-  void check_evaluation(const Setup& setup) const;
+  std::int64_t floor_beyond_budget(const Setup& whole) const;
+  static void check_evaluation(const Setup& setup, std::int64_t budget_bytes);
   void replay(const plan::GridLinks& links, plan::GridOutcome& outcome);
 
   const GridSearchWish& wish_;
@@ -40,6 +41,7 @@ class CandidatePlanner {
   std::mutex mutex_;
   std::vector<plan::Program> programs_;  // by stage
   std::vector<std::int64_t> needed_;     // by stage; 0 = it fits
+  std::vector<char> as_declared_;        // by stage: whether its seconds cut it as it is declared
   bool measured_ = false;
 };
 

@@ -181,6 +181,7 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
                       fmt::format("on {}", plan::to_string(search.leanest.candidate)));
     }
     search.best.push_back(search.leanest);
+    answer.by_node = true;
   }
   answer.measured = planner.measured();
   if (wish.tolerance > 0) {

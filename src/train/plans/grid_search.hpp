@@ -49,6 +49,7 @@ struct GridSearchAnswer {
   plan::GridSearch search;
   ModelWork work;
   bool measured = false;  // all seconds of nodes of the best grid
+  bool by_node = false;   // no grid fits by blocks: the leanest, with what single nodes save
   std::vector<OtherRate> other_rates;
 };
 

@@ -111,8 +111,13 @@ std::string plan_of(const RunConfig& config) {
 }
 
 // By what the grids were planned.
-std::string planning_line(const RunConfig& config) {
+std::string planning_line(const RunConfig& config, bool by_node) {
   const std::string plan = plan_of(config);
+  if (by_node) {
+    return "no grid fits where whole blocks run again: this one needs least, and is planned node "
+           "by node, as `garonne plan` with the keys below does; others may fit so, too, and be "
+           "faster";
+  }
   if (plan != "auto") {
     return fmt::format(
         "each grid is planned by memory.plan = {}, as `garonne plan` with the keys below does",
@@ -192,14 +197,16 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   text += in_lines(fmt::format(
       "{}: {} cannot be cut like that, {} need more memory, {} were planned by node{}",
       counted(search.candidates, "grid"), search.refused, search.too_large, search.planned,
-      search.proven ? "; no other can be faster" : "; others were left by estimates"));
+      answer.by_node  ? ""
+      : search.proven ? "; no other can be faster"
+                      : "; others were left by estimates"));
   text += other_rates_lines(wish, answer);
   text += overlap_notes(search);
   text += unplanned_lines(search.unplanned);
   text += in_lines(fmt::format(
       "seconds: {}{}", answer.measured ? "measured costs of this machine" : source_of(wish.cluster),
       wish.on_this_machine ? "" : describe_efficiency(wish.cluster)));
-  text += in_lines(planning_line(wish.config));
+  text += in_lines(planning_line(wish.config, answer.by_node));
   text += keys_of(search.best.front().candidate);
   return text;
 }

@@ -101,7 +101,9 @@ bool are_stages(const SavedPrograms& saved) {
 }  // namespace
 
 plan::Program read_program(const std::string& path) {
-  return plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path), path);
+  return plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path,
+                                            FileOwner::User, most_program_values),
+                                 path);
 }
 
 void expect_program_folder(const std::string& option, const std::string& folder) {

@@ -1,12 +1,17 @@
 // Programs in a folder, checked without the model that they are of.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "plan/program/program.hpp"
 
 namespace garonne::train {
+
+// Values that the JSON of a Program may have: of the most nodes that are planned (size_check.hpp)
+// about 25 million.
+inline constexpr std::size_t most_program_values = std::size_t{1} << 25;
 
 struct SavedPrograms {
   std::vector<std::string> paths;

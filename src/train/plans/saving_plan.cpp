@@ -69,6 +69,17 @@ Saving saving_of_rank(const Setup& setup, std::int64_t copy_bytes, std::int64_t 
   return saving;
 }
 
+// Where "asynchronous" was asked for.
+void expect_room_for_copy(const Setup& setup, const Saving& saving, std::int64_t room_bytes) {
+  if (!reserves(setup.config) || saving.asynchronous) return;
+  const std::int64_t copy = saving.copy_bytes;
+  throw ConfigError(
+      "checkpoint.saving", setup.config.checkpoint.saving,
+      fmt::format("takes a copy of {} B ({}) a rank, for which {} leaves {} B; use \"auto\"", copy,
+                  format_bytes(copy), saving.on_host ? "the memory of the host" : "the Program",
+                  std::max<std::int64_t>(0, room_bytes)));
+}
+
 }  // namespace
 
 std::int64_t bytes_of_copy(const plan::ModelGraph& graph, const plan::StepShape& step,
@@ -141,8 +152,9 @@ Saving saving_of(const GridPlan& plan, std::int64_t budget_bytes) {
     const plan::Program& program = stage.choice.program;
     const std::int64_t copy =
         largest_copy(stage.setup.model.graph, stage.setup.step, program.buckets);
-    const Saving one =
-        saving_of_rank(stage.setup, copy, room_beside(stage.setup, stage.choice, budget_bytes));
+    const std::int64_t room = room_beside(stage.setup, stage.choice, budget_bytes);
+    const Saving one = saving_of_rank(stage.setup, copy, room);
+    expect_room_for_copy(stage.setup, one, room);
     all.on_host = one.on_host;
     all.copy_bytes = all.largest_copy_bytes = std::max(all.copy_bytes, one.copy_bytes);
     all.missing_bytes = std::max(all.missing_bytes, one.missing_bytes);
@@ -164,14 +176,7 @@ Saving agree_on_saving(const Setup& setup, const Choice& choice, const plan::Pro
       if (!setup.declaration.device.is_gpu()) room -= budget_bytes;
     }
     saving = saving_of_rank(setup, copy, room);
-    if (reserves(setup.config) && !saving.asynchronous) {
-      throw ConfigError(
-          "checkpoint.saving", setup.config.checkpoint.saving,
-          fmt::format("takes a copy of {} B ({}) a rank, for which {} leaves {} B; use \"auto\"",
-                      copy, format_bytes(copy),
-                      saving.on_host ? "the memory of the host" : "the Program",
-                      std::max<std::int64_t>(0, room)));
-    }
+    expect_room_for_copy(setup, saving, room);
   });
   const auto all =
       session.all_reduce_max(std::vector{saving.missing_bytes, saving.largest_copy_bytes});

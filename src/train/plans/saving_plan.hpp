@@ -51,7 +51,8 @@ struct Saving {
 };
 
 // As planned, of the ranks that write and lack most. What is free on a host without
-// memory.host_budget is only known where the run starts: there is room then.
+// memory.host_budget is only known where the run starts: there is room then. Throws ConfigError for
+// "asynchronous" without the room.
 Saving saving_of(const GridPlan& plan, std::int64_t budget_bytes);
 
 // Of a run, `copy_bytes` as this rank has them, all else alike on all ranks. `program`: the rank's.

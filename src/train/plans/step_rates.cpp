@@ -25,6 +25,7 @@ ModelWork model_work(const RunConfig& config, const DataFacts& facts, int thread
                      const plan::DeviceFacts& device, double device_flops) {
   RunConfig undivided = config;
   undivided.grid = RunConfig::GridKeys();
+  undivided.train.global_batch = undivided.train.micro_batch;  // one rank need not make them all
   return model_work(make_setup(undivided, facts, threads, 0, device), config.train.global_batch,
                     device_flops);
 }

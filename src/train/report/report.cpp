@@ -203,6 +203,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     const double peak_flops = options.cluster ? device_flops_of(*options.cluster, setup) : 0;
     RunConfig undivided = planned;
     undivided.grid = RunConfig::GridKeys();
+    undivided.train.global_batch = undivided.train.micro_batch;  // one rank need not make all
     data["utilisation"] =
         utilisation_json(make_setup(undivided, *facts, threads).model.graph,
                          static_cast<double>(config.train.global_batch) /

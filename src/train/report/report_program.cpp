@@ -15,6 +15,7 @@
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/spans.hpp"
 #include "plan/step/rank_program.hpp"
+#include "train/plans/saved_programs.hpp"
 
 namespace garonne::train {
 namespace {
@@ -33,8 +34,8 @@ std::size_t report_kind(std::size_t kind) {
 }
 
 RankProgram read_rank_program(const std::string& path) {
-  const nlohmann::json json =
-      parse_json(read_text_file(path, most_run_json_bytes), path, FileOwner::Run);
+  const nlohmann::json json = parse_json(read_text_file(path, most_run_json_bytes), path,
+                                         FileOwner::Run, most_program_values);
   RankProgram rank;
   rank.program = plan::program_from_json(json, path, FileOwner::Run);
   try {

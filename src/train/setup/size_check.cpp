@@ -73,22 +73,24 @@ void check_text_sizes(const RunConfig& config, const DataFacts& facts) {
   const double hidden = real(model.hidden);
   const double vocabulary = real(std::max(model.vocabulary, facts.vocabulary));
   const double tokens = real(config.train.micro_batch) * real(model.sequence);
-  const double parameters = (vocabulary + real(model.sequence)) * hidden +
-                            real(model.layers) * (12 * hidden * hidden + 13 * hidden);
+  const double parameters =
+      (vocabulary + real(model.sequence)) * hidden +
+      real(model.layers) * (12 * hidden * hidden + 13 * hidden + 3 * hidden * real(model.inner));
   if (parameters * bytes_of_a_parameter > most_bytes) {
-    refuse(config, {"model.hidden", "model.layers", "model.vocabulary", "model.sequence"},
+    refuse(config,
+           {"model.hidden", "model.layers", "model.vocabulary", "model.sequence", "model.inner"},
            "makes parameters of more than 2^56 bytes with their moments");
   }
   // Attention by its definition has sequence^2 values a head.
-  const double largest =
-      tokens * std::max({4 * hidden, vocabulary, real(model.heads) * real(model.sequence)});
+  const double largest = tokens * std::max({4 * hidden, vocabulary, real(model.inner),
+                                            real(model.heads) * real(model.sequence)});
   const double micro_batches =
       std::max(1.0, real(config.train.global_batch) / real(config.train.micro_batch));
   if (largest * values_of_a_layer * (real(model.layers) + 2) * micro_batches >
       most_bytes_of_a_step) {
     refuse(config,
            {"model.hidden", "model.layers", "model.vocabulary", "model.sequence", "model.heads",
-            "train.micro_batch", "train.global_batch"},
+            "model.inner", "train.micro_batch", "train.global_batch"},
            "makes values of more than 2^62 bytes a step");
   }
 }
