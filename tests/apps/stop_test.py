@@ -267,6 +267,58 @@ class StopTest(ProgramTest):
                                (["--sbatch", script, "--sweep", "batch"], "not for a sweep")):
             self.assertIn(words, run("plan", self.config, *options, check=2).stderr)
 
+    def batch_script_under_srun(self, name, srun, number=signal.SIGUSR1):
+        """slurm/train.sbatch where srun and scontrol are those that are given; its exit code, log and what was queued again."""
+        folder = self.folder / name
+        folder.mkdir()
+        for program, text in (("srun", srun), ("scontrol", '#!/bin/sh\necho "$@" >>"$(dirname "$0")/queued"\n')):
+            (folder / program).write_text(text)
+            (folder / program).chmod(0o755)
+        environment = {**os.environ, "SLURM_NTASKS": "1", "SLURM_JOB_ID": "17", "SLURM_SUBMIT_DIR": str(SOURCE), "GARONNE": BINARY,
+                       "LAUNCHER": "srun", "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        log = open(folder / "log", "w+")
+        self.addCleanup(log.close)
+        job = subprocess.Popen(list(map(str, ["bash", SOURCE / "slurm/train.sbatch", self.config, *QUICK, *self.to_go_on(folder / "run", 1)])),
+                               stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        self.wait_for_text(job, log.name, "step       2/")
+        job.send_signal(number)
+        code = job.wait(timeout=patient(120))
+        queued = folder / "queued"
+        return code, pathlib.Path(log.name).read_text(), queued.read_text() if queued.exists() else ""
+
+    # What srun does to the others when a rank has left with code 75: it tells them to end, whatever they are at.
+    SRUN = """#!/usr/bin/env python3
+import pathlib, signal, subprocess, sys, time
+words = sys.argv[1:]
+while words[0].startswith("-"):
+    words.pop(0)
+rank = subprocess.Popen(words)
+signal.signal(signal.SIGUSR1, lambda *_: rank.send_signal(signal.SIGUSR1))
+stopped = pathlib.Path(words[words.index("--run.directory") + 1]) / "stopped"
+while rank.poll() is None:
+    if stopped.exists() and END:
+        rank.send_signal(signal.SIGTERM)
+    time.sleep(0.001)
+code = rank.returncode if rank.returncode >= 0 else 128 - rank.returncode
+sys.exit(TURN)
+"""
+
+    def test_a_rank_that_is_told_to_end_when_all_is_saved_ends_as_the_others(self):
+        code, log, queued = self.batch_script_under_srun("late-term", self.SRUN.replace("END", "True").replace("TURN", "code"))
+        self.assertEqual((code, queued), (75, "requeue 17\n"), log[-3000:])
+        self.assertNotIn("the launcher ended with", log)
+        self.check_saved(self.folder / "late-term/run", 2)
+
+    def test_a_launcher_that_tells_of_a_signal_after_the_run_has_stopped(self):
+        srun = self.SRUN.replace("END", "False").replace("TURN", "143 if code == 75 else code")
+        code, log, queued = self.batch_script_under_srun("srun-143", srun)
+        self.assertEqual((code, queued), (75, "requeue 17\n"), log[-3000:])
+        # One that ended otherwise is not queued again.
+        kills = self.SRUN.replace("END", "False").replace("TURN", "143").replace("rank.send_signal(signal.SIGUSR1)", "rank.kill()")
+        code, log, queued = self.batch_script_under_srun("killed", kills)
+        self.assertEqual((code, queued), (143, ""), log[-3000:])
+
     def test_of_options_given_twice_the_last_counts(self):
         self.train(self.folder / "twice", *QUICK, "--train.steps", 3, "--train.steps", 1)
         self.assertEqual(len(metrics(self.folder / "twice")), 1)

@@ -1,11 +1,15 @@
 // What stopping is made of: the gate of the loop, meetings in a folder, and the files of a run
 // directory that are about it.
+#include <array>
+#include <csignal>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "train/run/run_lock.hpp"
 #include "train/scratch.hpp"
 #include "train/stop/file_meeting.hpp"
+#include "train/stop/signals.hpp"
 #include "train/stop/step_gate.hpp"
 #include "train/stop/stop_file.hpp"
 
@@ -156,6 +160,47 @@ TEST(FileMeeting, GivesUpOnAMemberThatIsGone) {
   for (const int member : {0, 2})
     EXPECT_NE(outcomes[static_cast<std::size_t>(member)].failure.find("another rank is gone"),
               std::string::npos);
+}
+
+class Handlers {
+ public:
+  Handlers() {
+    for (std::size_t i = 0; i < numbers.size(); ++i) before_[i] = std::signal(numbers[i], SIG_DFL);
+  }
+  ~Handlers() {
+    for (std::size_t i = 0; i < numbers.size(); ++i) std::signal(numbers[i], before_[i]);
+  }
+  Handlers(const Handlers&) = delete;
+  Handlers& operator=(const Handlers&) = delete;
+
+  static bool is_ignored(int number) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    return now.sa_handler == SIG_IGN;
+  }
+
+ private:
+  static constexpr std::array<int, 5> numbers = {SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGPIPE};
+  std::array<void (*)(int), numbers.size()> before_{};
+};
+
+TEST(SignalGuard, AProcessThatHasSavedAllDiesOfNoRequestToStop) {
+  const Handlers handlers;
+  { const SignalGuard guard(/*launched=*/true); }
+  for (const int number : {SIGHUP, SIGTERM, SIGUSR1}) EXPECT_TRUE(Handlers::is_ignored(number));
+  EXPECT_FALSE(Handlers::is_ignored(SIGINT));
+}
+
+TEST(SignalGuard, AProcessThatEndsWithAnErrorCanBeEnded) {
+  const Handlers handlers;
+  EXPECT_THROW(
+      {
+        const SignalGuard guard(/*launched=*/true);
+        throw std::runtime_error("an error of the run");
+      },
+      std::runtime_error);
+  for (const int number : {SIGHUP, SIGTERM, SIGINT}) EXPECT_FALSE(Handlers::is_ignored(number));
+  EXPECT_TRUE(Handlers::is_ignored(SIGUSR1));
 }
 
 TEST(StopFile, IsThereUntilForgotten) {
