@@ -109,6 +109,27 @@ class StopTest(ProgramTest):
     def test_an_interrupt_alone_saves(self):
         self.stop("alone", signal.SIGINT, QUICK)
 
+    def test_an_interrupt_alone_saves_where_nobody_reads_what_is_printed(self):
+        """As of `garonne train ... 2>&1 | tee log`, whose tee dies of the same Ctrl-C."""
+        directory = self.folder / "piped"
+        command = [BINARY, "train", self.config, *self.to_go_on(directory, 0), *QUICK, "--log-every", 1]
+        job = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        for line in job.stdout:
+            if line.startswith("step       2/"):
+                break
+        job.stdout.close()
+        step = metrics(directory)[-1]["step"]
+        self.wait_for("steps that nobody hears of", lambda: metrics(directory)[-1]["step"] > step + 3, job)
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(timeout=patient(60)), 75)
+        self.check_saved(directory, step + 3)
+        # Commands that write nothing but what they print end with their reader.
+        helped = subprocess.run(["bash", "-c", f"{shlex.quote(BINARY)} plan --help | head -1; echo ${{PIPESTATUS[0]}}"], capture_output=True,
+                                text=True, check=True)
+        self.assertEqual(helped.stderr, "")
+        self.assertIn(helped.stdout.split()[-1], ("0", "141"))
+
     # As of a terminal that is closed.
     def test_a_hangup_alone_saves_and_under_nohup_does_nothing(self):
         self.stop("hung-up", signal.SIGHUP, QUICK)

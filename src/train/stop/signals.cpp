@@ -53,6 +53,9 @@ SignalGuard::SignalGuard(bool launched) {
     if (handled[i] == SIGHUP && former[i].sa_handler == SIG_IGN) continue;
     sigaction(handled[i], &action, nullptr);
   }
+  struct sigaction pipe {};
+  sigaction(SIGPIPE, nullptr, &pipe);
+  if (would_end_the_process(pipe)) ignore(SIGPIPE);
 }
 
 SignalGuard::~SignalGuard() {

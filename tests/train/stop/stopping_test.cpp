@@ -191,6 +191,15 @@ TEST(SignalGuard, AProcessThatHasSavedAllDiesOfNoRequestToStop) {
   EXPECT_FALSE(Handlers::is_ignored(SIGINT));
 }
 
+TEST(SignalGuard, WhatIsPrintedNeedsNoReader) {
+  const Handlers handlers;
+  {
+    const SignalGuard guard(/*launched=*/false);
+    EXPECT_TRUE(Handlers::is_ignored(SIGPIPE));
+  }
+  EXPECT_TRUE(Handlers::is_ignored(SIGPIPE));
+}
+
 TEST(SignalGuard, AProcessThatEndsWithAnErrorCanBeEnded) {
   const Handlers handlers;
   EXPECT_THROW(
