@@ -75,6 +75,8 @@ class TrainingRun {
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
+  void validate_and_tell(StepMetrics& metrics);
+  void save_what_is_due(std::int64_t step, bool last, std::int64_t progress);
   void record(const StepMetrics& metrics);
   void show_state(bool now);
   void with_space_advice(const std::function<void()>& work) const;

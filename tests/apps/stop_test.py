@@ -130,6 +130,23 @@ class StopTest(ProgramTest):
         self.assertEqual(helped.stderr, "")
         self.assertIn(helped.stdout.split()[-1], ("0", "141"))
 
+    def test_a_stop_on_request_saves_before_it_validates(self):
+        for name, every, validates in (("seldom", 1000000, False), ("always", 1, True)):
+            with self.subTest(name):
+                options = [*QUICK, "--evaluation.every", every, "--evaluation.batches", 2]
+                directory, step = self.stop(f"validates-{name}", signal.SIGUSR1, options)
+                log = (self.folder / f"validates-{name}.log").read_text()
+                checkpoint, loss = (log.find(f"step {step:>7}  {word}") for word in ("checkpoint", "validation loss"))
+                self.assertGreater(checkpoint, 0, log)
+                self.assertEqual(loss > checkpoint, validates, log[-2000:])
+                # The rows are those of a run that nobody stopped.
+                self.train(directory, *self.to_go_on(directory, 0), *options, "--train.stop_after", 2, check=75)
+                whole = self.folder / f"validates-{name}-whole"
+                self.train(whole, *self.to_go_on(whole, 0), *options, "--train.stop_after", step + 2, check=75)
+                for key in ("step", "loss", "gradient_norm", "validation_loss"):
+                    values = [[row.get(key) for row in metrics(folder)] for folder in (directory, whole)]
+                    self.assertEqual(*values, key)
+
     # As of a terminal that is closed.
     def test_a_hangup_alone_saves_and_under_nohup_does_nothing(self):
         self.stop("hung-up", signal.SIGHUP, QUICK)

@@ -195,6 +195,7 @@ void MetricsFile::append(const StepMetrics& metrics) {
                       path_, metrics.step));
       file_.close();
       file_.open(path_, std::ios::app);
+      last_step_ = 0;
     }
   }
   nlohmann::ordered_json row = {{"step", metrics.step},
@@ -221,8 +222,14 @@ void MetricsFile::append(const StepMetrics& metrics) {
   for (const SlowRankMetrics& slow : metrics.slow_ranks)
     row["slow_ranks"].push_back(
         {{"rank", slow.rank}, {"place", slow.place}, {"times", slow.times}});
-  file_ << row.dump() << '\n';
-  if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
+  std::error_code error;
+  if (metrics.step == last_step_)
+    fs::resize_file(path_, static_cast<std::uintmax_t>(last_begin_), error);
+  const std::string line = row.dump() + "\n";
+  file_ << line;
+  if (error || !file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
+  last_step_ = metrics.step;
+  last_begin_ = static_cast<std::int64_t>(file_.tellp()) - std::ssize(line);
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& run_directory) {

@@ -225,6 +225,28 @@ TEST(Metrics, AFileThatIsRemovedIsBegunAnew) {
   EXPECT_NE(told[0].find("the rows before step 3 are lost"), std::string::npos) << told[0];
 }
 
+TEST(Metrics, ALaterRowOfTheSameStepTakesThePlaceOfTheFirst) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  {
+    MetricsFile metrics(scratch.path(), 0, unexpected);
+    for (const std::int64_t step : {1, 2, 3}) metrics.append(row(step));
+    StepMetrics again = row(3);
+    again.validation_loss = 0.5;
+    metrics.append(again);
+    EXPECT_EQ(read_metrics(scratch.path()).back().validation_loss, 0.5);
+    metrics.append(row(3));
+    metrics.append(row(4));
+  }
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  EXPECT_FALSE(read_metrics(scratch.path())[2].validation_loss.has_value());
+  // Of the first step of a start that goes on.
+  MetricsFile metrics(scratch.path(), 2, unexpected);
+  metrics.append(row(3));
+  metrics.append(row(3));
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2, 3}));
+}
+
 TEST(Metrics, SecondsBetweenStepsAreReadAsTheyWereWritten) {
   const Scratch scratch;
   {
