@@ -55,6 +55,7 @@ class TrainingRun {
   void prepare();
   void find_beginning();
   void take_lock();
+  void find_changed_contents(const RunConfig& as_saved, const AllowedChanges& allowed);
   void expect_allowed_difference(const RunConfig& as_saved, AllowedChanges changes);
   void expect_traced_step() const;
   std::int64_t last_step_here() const;

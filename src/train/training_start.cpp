@@ -79,9 +79,9 @@ void TrainingRun::prepare() {
     take_lock();
     if (!not_locked_) stop_->watch_directory();
   });
+  const AllowedChanges allowed = {
+      .other_tensors = options_.allowed.any(), .keys = options_.changes, .contents = contents_};
   session_.agree([&] {
-    const AllowedChanges allowed = {
-        .other_tensors = options_.allowed.any(), .keys = options_.changes, .contents = contents_};
     start_ = find_starting_point(
         as_saved, [&](const std::string& text) { warn(text); }, allowed);
     for (const KeyChange& change : start_.changes) say("note: " + to_text(change) + "\n");
@@ -92,8 +92,10 @@ void TrainingRun::prepare() {
   session_.agree([&] {
     const auto note = [&](const std::string& text) { say("note: " + text + "\n"); };
     expect_same_tokenizer(start_, *workload_, config_.data.path, note);
-    if (!start_.checkpoint.empty())
+    if (!start_.checkpoint.empty()) {
       workload_->expect_like(start_.manifest.data, start_.checkpoint, config_.data.path);
+      find_changed_contents(as_saved, allowed);
+    }
     find_beginning();
     if (initial_.checkpoint.empty()) return;
     expect_same_tokenizer(initial_, *workload_, config_.data.path, note);
@@ -165,6 +167,16 @@ void TrainingRun::take_lock() {
   } catch (const IoError& failure) {
     if (!lock_->unwritable()) throw;
     not_locked_ = failure;
+  }
+}
+
+// A run that is done reads none of them.
+void TrainingRun::find_changed_contents(const RunConfig& as_saved, const AllowedChanges& allowed) {
+  if (start_.step >= config_.train.steps) return;
+  for (KeyChange& change :
+       changed_contents(as_saved, start_.step, start_.manifest.data, start_.changes, allowed)) {
+    say("note: " + to_text(change) + "\n");
+    start_.changes.push_back(std::move(change));
   }
 }
 
