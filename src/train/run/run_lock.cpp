@@ -21,6 +21,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 
 namespace garonne::train {
@@ -385,8 +386,8 @@ void RunLock::watch(const Seen& seen) {
       fmt::format("{} is the lock of {}; whether that lives cannot be asked from here, so the "
                   "file is watched for {:.0f} s",
                   path_, whose, std::chrono::duration<double>(times_.watch).count()));
-  const auto start = Clock::now();
-  while (Clock::now() - start < times_.watch) {
+  AwakeTime watched;
+  while (watched.passed() < times_.watch) {
     std::this_thread::sleep_for(times_.sign_of_life / 10);
     const auto now = Seen::at(path_);
     if (!now) return;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "train/run/run_lock.hpp"
@@ -18,7 +19,6 @@ namespace garonne::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* parting_prefix = ".parting-step-";
 constexpr const char* pulse_name = "alive";
@@ -148,15 +148,15 @@ void await_parting(const std::string& run_directory,
                     "({})",
                     folder.string()));
     std::string last = pulse_of(folder);
-    auto since = Clock::now();
+    AwakeTime silent;
     std::error_code error;
     while (fs::exists(folder, error)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (const std::string now = pulse_of(folder); now != last) {
         last = now;
-        since = Clock::now();
+        silent.restart();
       }
-      if (Clock::now() - since <= patience) continue;
+      if (silent.passed() <= patience) continue;
       note(fmt::format("{} shows no sign of life; its state is lost", folder.string()));
       fs::remove_all(folder, error);
       remove_half_written(run_directory, true);

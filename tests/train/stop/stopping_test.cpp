@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/awake_time.hpp"
 #include "train/run/run_lock.hpp"
 #include "train/scratch.hpp"
 #include "train/stop/file_meeting.hpp"
@@ -160,6 +161,17 @@ TEST(FileMeeting, GivesUpOnAMemberThatIsGone) {
   for (const int member : {0, 2})
     EXPECT_NE(outcomes[static_cast<std::size_t>(member)].failure.find("another rank is gone"),
               std::string::npos);
+}
+
+TEST(AwakeTime, CountsOfAPauseInWhichNobodyCouldAskOneSecond) {
+  const AwakeTime::Clock::time_point start{};
+  AwakeTime time(start);
+  EXPECT_EQ(time.passed(start + 250ms), 250ms);
+  EXPECT_EQ(time.passed(start + 1000ms), 1000ms);
+  EXPECT_EQ(time.passed(start + 1h), 2000ms);
+  EXPECT_EQ(time.passed(start + 1h + 500ms), 2500ms);
+  time.restart(start + 2h);
+  EXPECT_EQ(time.passed(start + 2h + 100ms), 100ms);
 }
 
 class Handlers {
