@@ -379,6 +379,11 @@ void TrainingRun::record(const StepMetrics& metrics) {
   }
 }
 
+// Collective.
+bool TrainingRun::has_lost_lock() {
+  return session_.all_reduce_max(std::vector<std::int64_t>{lock_ && lock_->lost() ? 1 : 0})[0] != 0;
+}
+
 // For whoever watches from outside; once a second is often enough for them. On rank 0.
 void TrainingRun::show_state(bool now) {
   if (!prometheus_ || (!now && seconds_since(shown_) < 1)) return;
@@ -443,7 +448,12 @@ ExitCode TrainingRun::run() {
   try {
     while (train_step(step)) ++step;
   } catch (const dist::AgreedError&) {
-    // All ranks are here, and what is being written is of a step before.
+    // All ranks are here. Another run may hold the directory, where nothing is this one's to write.
+    if (has_lost_lock()) {
+      saver_->abandon();
+      throw;
+    }
+    // What is being written is of a step before.
     try {
       if (saver_->under_way()) finish_saving(false);
     } catch (const dist::AgreedError& other) {

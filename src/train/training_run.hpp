@@ -79,6 +79,7 @@ class TrainingRun {
   void validate_and_tell(StepMetrics& metrics);
   void save_what_is_due(std::int64_t step, bool last, std::int64_t progress);
   void record(const StepMetrics& metrics);
+  bool has_lost_lock();
   void show_state(bool now);
   void with_space_advice(const std::function<void()>& work) const;
   void save(std::int64_t step, bool last);

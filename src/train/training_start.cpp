@@ -377,7 +377,7 @@ void TrainingRun::make_state() {
   }
   session_.agree([&] {
     if (!first_rank_) return;
-    lock_->check();
+    lock_->check_now();
     // Before anything else says that the run has begun.
     if (beginning_) save_beginning(config_.run.directory, *beginning_);
     keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
@@ -470,6 +470,7 @@ void TrainingRun::begin() {
                           .states = optimizer_->states(),
                           .manifest = std::move(manifest),
                           .keeper = keeper_ ? &*keeper_ : nullptr,
+                          .lock = lock_ ? &*lock_ : nullptr,
                           .copy_room = room_for_copy()},
                  start_.step, session_, *stop_);
   WatchedTraining watched{.first_step = start_.step,

@@ -49,6 +49,28 @@ class LockTest(RunningTest):
         self.assertEqual(series(directory, "step"), list(range(1, len(metrics(directory)) + 1)))
         self.assertEqual(steps(directory)[-1], metrics(directory)[-1]["step"])
 
+    def test_a_run_that_lost_its_lock_writes_and_removes_no_checkpoint(self):
+        """After a pause in which another start took the directory over."""
+        for saving in ("asynchronous", "synchronous"):
+            with self.subTest(saving):
+                directory = self.directory(saving)
+                job = self.started(directory, "--checkpoint.saving", saving, "--checkpoint.every", 1, "--checkpoint.keep", 2)
+                deadline = time.time() + patient(60)
+                while time.time() < deadline and len(metrics(directory)) < 10:
+                    time.sleep(0.01)
+                job.send_signal(signal.SIGSTOP)
+                other = json.loads((directory / "lock").read_text()) | {"host": "node07", "token": "another"}
+                (directory / "lock").unlink()
+                (directory / "lock").write_text(json.dumps(other))
+                (directory / "checkpoints/.partial-step-9000").mkdir()
+                before = sorted(path.name for path in (directory / "checkpoints").glob("step-*"))
+                job.send_signal(signal.SIGCONT)
+                self.assertEqual(job.wait(patient(60)), 5, self.said(directory))
+                self.assertIn("this run lost its lock to", self.said(directory))
+                self.assertEqual(sorted(path.name for path in (directory / "checkpoints").glob("step-*")), before)
+                self.assertTrue((directory / "checkpoints/.partial-step-9000").exists())
+                self.assertEqual(json.loads((directory / "lock").read_text()), other)
+
     def test_the_holder_is_named_with_its_job(self):
         directory = self.directory("run")
         os.environ["SLURM_JOB_ID"] = "4711"

@@ -424,13 +424,16 @@ void RunLock::take_away(const Seen& seen) {
 }
 
 void RunLock::check() {
-  const auto now = Clock::now();
-  if (now - looked_ < std::chrono::seconds(1)) return;
-  looked_ = now;
+  if (Clock::now() - looked_ >= std::chrono::seconds(1)) check_now();
+}
+
+void RunLock::check_now() {
+  looked_ = Clock::now();
   const auto seen = Seen::at(path_);
   if (seen && seen->text == text_) return;
   const std::lock_guard lock(mutex_);
   if (!seen && (gone_ || make_file())) return;
+  lost_ = true;
   const auto holder = seen ? holder_of(seen->text) : std::nullopt;
   throw IoError(path_, fmt::format("this run lost its lock to {}: it gave no sign of life for too "
                                    "long, or the file was removed. Nothing more is written",
