@@ -422,7 +422,11 @@ ExitCode TrainingRun::run() {
   say(stop_->how_to_stop());
   watch_waits();
   prepare();
-  if (first_rank_ && !not_locked_) remove_left_over(config_.run.directory);
+  if (first_rank_ && !not_locked_) {
+    remove_lost_parting(config_.run.directory, lost_parting_,
+                        [&](const std::string& text) { warn(text); });
+    remove_left_over(config_.run.directory);
+  }
   if (start_.step >= config_.train.steps) {
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));

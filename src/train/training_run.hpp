@@ -99,7 +99,8 @@ class TrainingRun {
   Clock::time_point started_ = Clock::now();
   // On rank 0; released when everything else is done.
   std::optional<RunLock> lock_;
-  std::optional<IoError> not_locked_;  // why, where the folder takes no files
+  std::optional<IoError> not_locked_;      // why, where the folder takes no files
+  std::vector<std::string> lost_parting_;  // left by an earlier start, of which nothing is to come
   std::optional<CheckpointKeeper> keeper_;
   int threads_ = 1;
   std::int64_t budget_ = 0;

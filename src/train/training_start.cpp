@@ -61,7 +61,8 @@ void TrainingRun::prepare() {
     expect_storable(config_);
     if (first_rank_) expect_outputs(options_);
     check_grid(config_, session_.size());
-    await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
+    lost_parting_ =
+        await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
     contents = workload_->contents();
     contents_ = hashes_by_key(contents);

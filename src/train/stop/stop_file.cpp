@@ -139,9 +139,10 @@ PartingPulse::~PartingPulse() {
   beat_->thread.join();
 }
 
-void await_parting(const std::string& run_directory,
-                   const std::function<void(const std::string&)>& note,
-                   std::chrono::milliseconds patience) {
+std::vector<std::string> await_parting(const std::string& run_directory,
+                                       const std::function<void(const std::string&)>& note,
+                                       std::chrono::milliseconds patience) {
+  std::vector<std::string> lost;
   for (const auto& folder : parting_folders(run_directory)) {
     note(
         fmt::format("the state that this run was stopped in is still being saved; waiting for it "
@@ -158,10 +159,22 @@ void await_parting(const std::string& run_directory,
       }
       if (silent.passed() <= patience) continue;
       note(fmt::format("{} shows no sign of life; its state is lost", folder.string()));
-      fs::remove_all(folder, error);
-      remove_half_written(run_directory, true);
+      lost.push_back(folder.string());
+      break;
     }
   }
+  return lost;
+}
+
+void remove_lost_parting(const std::string& run_directory, const std::vector<std::string>& folders,
+                         const std::function<void(const std::string&)>& warn) {
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (error)
+      warn(fmt::format("{} is left over and cannot be removed: {}", folder, error.message()));
+  }
+  if (!folders.empty()) remove_half_written(run_directory, true);
 }
 
 }  // namespace garonne::train
