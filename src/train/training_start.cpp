@@ -31,8 +31,39 @@
 namespace garonne::train {
 namespace {
 
+// A checkpoint of gradients becomes the newest of its folder, which must be none that a run goes on
+// from, by whatever path; one of gradients that were written before may be.
+void expect_gradients_folder(const std::string& folder, const std::string& run_directory) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("--gradients", folder,
+                      why + "; give a folder of its own, which is made where it is missing");
+  };
+  std::error_code error;
+  if (fs::weakly_canonical(folder, error) == fs::weakly_canonical(run_directory, error))
+    refuse("is the directory of this run, which would go on from gradients");
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) refuse("is a file");
+  for (const char* name : {"config.toml", "lock", "checkpoints.json"}) {
+    if (fs::exists(fs::path(folder) / name, error))
+      refuse(fmt::format("is a run directory: it has {}", name));
+  }
+  for (const std::int64_t step : list_checkpoints(folder)) {
+    const std::string path = checkpoint_path(folder, step);
+    bool of_gradients = false;
+    try {
+      const Manifest manifest = read_manifest(path);
+      of_gradients = parameter_names(manifest).size() == manifest.tensors.size();
+    } catch (const IoError&) {
+      of_gradients = false;  // damaged: whose it is nobody knows
+    }
+    if (!of_gradients) refuse(fmt::format("has a checkpoint of a run: {}", path));
+  }
+}
+
 // What is written where the user says. On rank 0, whose files they are.
-void expect_outputs(const TrainOptions& options) {
+void expect_outputs(const TrainOptions& options, const std::string& run_directory) {
+  expect_gradients_folder(options.gradients_directory, run_directory);
   if (!options.trace.path.empty()) {
     expect_output("--trace", options.trace.path,
                   text_output("a trace of Garonne", "{\"displayTimeUnit\":\"ms\",\"traceEvents\""));
@@ -59,7 +90,7 @@ void TrainingRun::prepare() {
   dist::Facts contents;
   session_.agree([&] {
     expect_storable(config_);
-    if (first_rank_) expect_outputs(options_);
+    if (first_rank_) expect_outputs(options_, config_.run.directory);
     check_grid(config_, session_.size());
     lost_parting_ =
         await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
