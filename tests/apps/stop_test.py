@@ -106,6 +106,11 @@ class StopTest(ProgramTest):
         self.train(directory, *self.to_go_on(directory, 2), *QUICK, "--train.stop_after", 1, ranks=2, check=75)
         self.assertEqual(series(directory, "step"), list(range(1, step + 2)))
 
+    def test_interrupting_mpirun_where_the_last_step_is_saved_already(self):
+        """With a checkpoint after each step, most of which are in place when the request comes."""
+        self.stop("each", signal.SIGINT, [*QUICK, "--checkpoint.every", 1, "--checkpoint.saving", "synchronous", "--checkpoint.keep", 2],
+                  ranks=2, code=1)
+
     def test_an_interrupt_alone_saves(self):
         self.stop("alone", signal.SIGINT, QUICK)
 
