@@ -361,6 +361,15 @@ class PruningTest(ProgramTest):
         # 6 and 8 are older now and still damaged: they count for none of the two.
         self.assertEqual(steps(directory), [5, 6, 8, 9])
 
+    def test_verify_looks_at_all_checkpoints(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4, "--checkpoint.every", 1, "--checkpoint.keep", 9)
+        for step in (1, 3):
+            flip(directory / f"checkpoints/step-{step}/rank_0.safetensors")
+        done = run("checkpoint", "verify", directory, check=5)
+        self.assertEqual(re.findall(r"step-(\d+): whole", done.stdout), ["2", "4"])
+        self.assertEqual(re.findall(r"garonne: .*step-(\d+)/rank_0", done.stderr), ["1", "3"])
+
     def test_foreign_folders_are_left_and_what_was_trained_stays(self):
         directory = self.directory("run")
         self.train(directory, "--train.steps", 6, "--train.stop_after", 2, check=75)
