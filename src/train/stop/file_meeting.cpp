@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::chrono::milliseconds poll{10};
+// It may ask the file system for everything in a folder.
+constexpr std::chrono::milliseconds news_every{500};
 
 }  // namespace
 
@@ -44,13 +46,17 @@ void FileMeeting::put(const std::string& name, const std::string& text) const {
 
 std::string FileMeeting::wait_for(const std::string& name) const {
   AwakeTime silent;
+  AwakeTime unasked;
   std::int64_t last = news_();
   std::error_code error;
   while (!fs::exists(path(name), error)) {
     std::this_thread::sleep_for(poll);
-    if (const std::int64_t now = news_(); now != last) {
-      last = now;
-      silent.restart();
+    if (unasked.passed() >= std::min(news_every, patience_ / 2)) {
+      unasked.restart();
+      if (const std::int64_t now = news_(); now != last) {
+        last = now;
+        silent.restart();
+      }
     }
     if (silent.passed() > patience_)
       throw IoError(path(name), "did not appear: another rank is gone");

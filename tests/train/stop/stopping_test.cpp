@@ -136,6 +136,21 @@ TEST(FileMeeting, GathersTextsInOrderAndGoesInPhases) {
   EXPECT_FALSE(fs::exists(scratch.path("meeting")));
 }
 
+TEST(FileMeeting, AsksForNewsOnlyNowAndThenAndWaitsWhileThereAreSome) {
+  const Scratch scratch;
+  std::atomic<std::int64_t> asked{0};
+  FileMeeting waiting(scratch.path("meeting"), 0, 2, 1s, [&] { return ++asked; });
+  FileMeeting late(scratch.path("meeting"), 1, 2, 1s, [] { return 0; });
+  std::thread other([&] {
+    std::this_thread::sleep_for(2300ms);  // longer than the patience of who hears no news
+    late.gather("at last");
+  });
+  EXPECT_EQ(waiting.gather("first"), (std::vector<std::string>{"first", "at last"}));
+  other.join();
+  EXPECT_GE(asked, 3);
+  EXPECT_LE(asked, 6);
+}
+
 TEST(FileMeeting, FailsOnAllWhereItFailedOnOne) {
   for (int failing = 0; failing < 3; ++failing) {
     const Scratch scratch;
