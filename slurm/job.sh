@@ -89,6 +89,18 @@ say_what_runs() {
   "${program[@]}" --version
 }
 
+# mark_of_stop: what tells one file `stopped` of the run from another; nothing where there is none.
+mark_of_stop() {
+  stat -c '%i %y' "$(run_directory)/stopped" 2>/dev/null || true
+}
+
+# stopped_since_start: whether the run says that it has stopped with its checkpoint in place.
+stopped_since_start() {
+  local mark
+  mark=$(mark_of_stop)
+  [ -n "$mark" ] && [ "$mark" != "$stopped_before" ]
+}
+
 # In the background, so that this shell can take signals; srun and mpirun hand theirs on to their ranks.
 launch() {
   local command
@@ -153,12 +165,19 @@ if [ -n "${suffix:-}" ]; then options+=(--run.directory "$(run_directory)-$suffi
 
 set_environment
 say_what_runs
+stopped_before=$(mark_of_stop)
 launch
 trap hand_on USR1
 trap told_to_end TERM
 await_ranks
 [ "$ended" = no ] || await_parting
 trap - USR1 TERM
+
+# srun ends the other ranks once the first has left with code 75, and then tells of the signal.
+if [ "$warned" = yes ] && [ "$code" -gt 128 ] && stopped_since_start; then
+  echo "== the launcher ended with exit code $code after the run had stopped"
+  code=75
+fi
 
 # What is to come in the queue of an array is of no use any more.
 end_chain() {

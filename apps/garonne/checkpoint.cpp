@@ -162,11 +162,18 @@ void add_verify(CLI::App& checkpoint, Chosen& chosen) {
         folders.push_back(train::checkpoint_path(*path, step));
       }
       if (folders.empty()) folders.push_back(resolve(*path));
+      ExitCode code = ExitCode::Done;
       for (const auto& folder : folders) {
-        const train::Manifest manifest = train::verify_checkpoint(folder);
-        fmt::print("{}: whole ({})\n", folder, counted(std::ssize(manifest.files), "file"));
+        // All are looked at, whatever is wrong with one.
+        try {
+          const train::Manifest manifest = train::verify_checkpoint(folder);
+          fmt::print("{}: whole ({})\n", folder, counted(std::ssize(manifest.files), "file"));
+        } catch (const IoError& damaged) {
+          fmt::print(stderr, "garonne: {}\n", printable_message(damaged.what()));
+          code = ExitCode::Data;
+        }
       }
-      return ExitCode::Done;
+      return code;
     };
   });
 }

@@ -203,6 +203,12 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
           train::open_workload(trained.config, options.data.empty() ? "data.validation" : "--data");
     });
     dist::agree_on(session, [&] { return workload->contents(); });
+    session.agree([&] {
+      if (session.rank() != 0) return;
+      const std::string warning = train::other_statistics_warning(*workload, trained.contents,
+                                                                  trained.config.data.statistics);
+      if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+    });
   }
   std::optional<TextEval> texts;
   if (given.generate) texts.emplace(options.texts, options.run, trained, session);

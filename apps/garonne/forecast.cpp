@@ -55,6 +55,12 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
     workload = train::open_workload(trained.config);
   });
   dist::agree_on(session, [&] { return workload->contents(); });
+  session.agree([&] {
+    if (session.rank() != 0) return;
+    const std::string warning = train::other_statistics_warning(*workload, trained.contents,
+                                                                trained.config.data.statistics);
+    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  });
   const auto& fields = dynamic_cast<const train::FieldWorkload&>(*workload);
   std::optional<train::FieldForecast> forecast;
   std::optional<data::ForecastFile> file;

@@ -1,6 +1,5 @@
 // The executable: reads the command line, runs one command, and turns every failure into one
 // message and a documented exit code. This is the only place that catches.
-#include <fmt/format.h>
 
 #include <csignal>
 #include <cstdio>
@@ -89,10 +88,15 @@ struct SessionHolder {
   dist::Session session = dist::Session::start();
 };
 
+// Whether anybody reads it or not.
+void say_on_stderr(const std::string& text) {
+  std::fputs(("garonne: " + text + "\n").c_str(), stderr);
+}
+
 int report(dist::Session* session, ExitCode code, const char* message) {
   const std::string shown = printable_message(message);
   if (session != nullptr && session->size() > 1) session->abort(code, shown);
-  fmt::print(stderr, "garonne: {}\n", shown);
+  say_on_stderr(shown);
   return static_cast<int>(code);
 }
 
@@ -114,7 +118,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(apps::run(argc, argv, *session));
   } catch (const dist::AgreedError& error) {
     std::fflush(stdout);
-    if (session->rank() == 0) fmt::print(stderr, "garonne: {}\n", printable_message(error.what()));
+    if (session->rank() == 0) apps::say_on_stderr(printable_message(error.what()));
     return static_cast<int>(error.code());
   } catch (const Error& error) {
     std::fflush(stdout);

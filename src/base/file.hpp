@@ -54,7 +54,6 @@ class FileReader {
 inline constexpr std::int64_t most_toml_bytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t most_json_bytes = std::int64_t{64} << 20;
 inline constexpr std::int64_t most_run_json_bytes = std::int64_t{512} << 20;  // of a run directory
-inline constexpr std::int64_t most_metrics_bytes = std::int64_t{1} << 30;
 
 // The whole of a regular file. IoError: it cannot be read, is none, or has more bytes than
 // `most_bytes`.

@@ -59,7 +59,7 @@ void Progress::draw(std::int64_t done, const std::string& note) {
   } else {
     line = fmt::format("{} {} {}", label_, done, note);
   }
-  fmt::print(stderr, "\r\033[K{}", line);
+  std::fputs(("\r\033[K" + line).c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 #include "dist/roll_call.hpp"
 #include "dist/session.hpp"
@@ -102,15 +103,15 @@ void CommunicationThread::wait(Ticket ticket) {
   ++waiting_;
   submitted_.notify_all();  // it may be asleep between two polls
   const auto over = [&] { return failure_ || !unfinished_.contains(ticket.number); };
-  const auto start = std::chrono::steady_clock::now();
+  AwakeTime waited;
   Watched mine(watched_);
   while (!completed_.wait_for(lock, wait_watched_every, over)) {
+    const double seconds = waited.seconds();
     if (!session_.watches_waits()) continue;
     // Of lanes that wait beside each other, one is enough to say who is missing.
     if (!mine.take()) continue;
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     lock.unlock();
-    session_.waiting(waited.count(), true);
+    session_.waiting(seconds, true);
     lock.lock();
   }
   if (mine.taken()) session_.roll_call_->over();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/awake_time.hpp"
+
 namespace garonne::dist {
 
 std::chrono::microseconds Backoff::next(bool& yield) {
@@ -22,8 +24,8 @@ std::chrono::microseconds Backoff::next(bool& yield) {
 
 void complete(Operation& operation, const std::function<void(double)>& waiting) {
   Backoff backoff(true);
-  const auto start = std::chrono::steady_clock::now();
-  auto told = start;
+  AwakeTime waited;
+  auto told = AwakeTime::Clock::now();
   operation.start();
   for (;;) {
     const Progress progress = operation.advance();
@@ -32,10 +34,10 @@ void complete(Operation& operation, const std::function<void(double)>& waiting) 
     bool yield = false;
     const auto pause = backoff.next(yield);
     if (pause.count() > 0) {
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = AwakeTime::Clock::now();
       if (waiting && now - told >= wait_watched_every) {
         told = now;
-        waiting(std::chrono::duration<double>(now - start).count());
+        waiting(waited.seconds());
       }
       std::this_thread::sleep_for(pause);
     } else if (yield) {

@@ -33,6 +33,7 @@ void Saver::is_in_place(std::int64_t step) {
   saved_step_ = step;
   session_.agree([&] {
     const auto& keys = run_.config.checkpoint;
+    if (run_.lock != nullptr) run_.lock->check_now();
     if (run_.keeper != nullptr) run_.keeper->saved(step, keys.keep, keys.keep_minutes);
   });
 }
@@ -143,8 +144,11 @@ Together Saver::together() {
   };
   together.commit = [&](const std::function<void()>& work) {
     const auto lock = stop_.gate().change_outside();
+    if (run_.lock != nullptr) run_.lock->check_now();
     work();
   };
+  // Another run may write one of the same name by now.
+  together.may_remove = [this] { return run_.lock == nullptr || !run_.lock->lost(); };
   return together;
 }
 

@@ -19,6 +19,7 @@
 #include "train/checkpoint/checkpoint_files.hpp"
 #include "train/checkpoint/checkpoint_keeper.hpp"
 #include "train/run/metrics_file.hpp"
+#include "train/run/run_lock.hpp"
 #include "train/setup/planning.hpp"
 #include "train/stop/file_meeting.hpp"
 #include "train/stop/stop_watch.hpp"
@@ -33,6 +34,7 @@ struct SavedRun {
   std::vector<StateSpec> states;       // of the optimizer
   Manifest manifest;                   // but for the step and the time
   CheckpointKeeper* keeper = nullptr;  // on rank 0
+  RunLock* lock = nullptr;             // likewise
   // For the copy of what this rank writes (train/plans/saving_plan.hpp); none where the loop waits
   // for its checkpoints. All ranks have one or none has.
   std::optional<std::span<std::byte>> copy_room = {};

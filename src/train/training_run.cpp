@@ -22,6 +22,9 @@ namespace garonne::train {
 namespace {
 
 constexpr double nanoseconds = 1e9;  // of a second: what ranks tell each other whole numbers in
+// Why a run stops before its end.
+constexpr std::int64_t has_come_far_enough = 1;  // train.stop_after
+constexpr std::int64_t asked_to_stop = 2;
 
 // A step that throws is never finished, for which a stop would wait.
 class GiveUp {
@@ -279,7 +282,7 @@ bool TrainingRun::train_step(std::int64_t step) {
                          step < config_.train.steps;
   const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
       program_.peak_bytes == largest_planned_peak_ ? outputs_.peak_bytes : 0,
-      (stop_here || stop_->requested()) ? 1 : 0,
+      stop_->requested() ? asked_to_stop : (stop_here ? has_come_far_enough : 0),
       static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds), saver_->progress()});
   stopping_ = together[1] != 0;
   ended_ = Clock::now();
@@ -307,34 +310,48 @@ bool TrainingRun::train_step(std::int64_t step) {
   if (last || step % options_.log_every == 0 || step - start_.step <= always_told)
     say(step_text(metrics, config_.train.steps, seconds_left(step)));
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
-  const auto before_validation = Clock::now();
   validated_seconds_ = 0;
-  try {
-    if (due || last) metrics.validation_loss = validate();
-  } catch (const dist::AgreedError& failure) {
-    end_for_validation(failure, metrics);
-  }
-  if (metrics.validation_loss) {
-    metrics.validation_seconds = seconds_since(before_validation);
-    validated_seconds_ = metrics.validation_seconds;
-    gauges_.validation_seconds += metrics.validation_seconds;
-  }
-  if (metrics.validation_loss)
-    say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
-                    workload_->loss_unit()));
-  record(metrics);
-  const bool to_save =
-      last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0);
-  const bool to_finish = saver_->under_way() && (to_save || together[3] != Saver::Writing);
-  if (to_save || to_finish) {
-    const auto before_saving = Clock::now();
-    if (to_finish) finish_saving(to_save && !last);
-    if (to_save) save(step, last);
-    checkpoint_seconds_ = seconds_since(before_saving);
-    gauges_.checkpoint_seconds += checkpoint_seconds_;
+  if (together[1] == asked_to_stop && step < config_.train.steps) {
+    // Who asks may end the process soon, so that nothing goes before what would be lost.
+    record(metrics);
+    save_what_is_due(step, last, together[3]);
+    if (due) validate_and_tell(metrics);
+    if (metrics.validation_loss) record(metrics);
+  } else {
+    if (due || last) validate_and_tell(metrics);
+    record(metrics);
+    save_what_is_due(step, last, together[3]);
   }
   if (bar_) bar_->advance_to(step);
   return !last;
+}
+
+void TrainingRun::validate_and_tell(StepMetrics& metrics) {
+  const auto start = Clock::now();
+  try {
+    metrics.validation_loss = validate();
+  } catch (const dist::AgreedError& failure) {
+    end_for_validation(failure, metrics);
+  }
+  if (!metrics.validation_loss) return;
+  metrics.validation_seconds = seconds_since(start);
+  validated_seconds_ = metrics.validation_seconds;
+  gauges_.validation_seconds += metrics.validation_seconds;
+  say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", metrics.step, *metrics.validation_loss,
+                  workload_->loss_unit()));
+}
+
+// `progress`: of what is being written, of all ranks.
+void TrainingRun::save_what_is_due(std::int64_t step, bool last, std::int64_t progress) {
+  const bool to_save =
+      last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0);
+  const bool to_finish = saver_->under_way() && (to_save || progress != Saver::Writing);
+  if (!to_save && !to_finish) return;
+  const auto start = Clock::now();
+  if (to_finish) finish_saving(to_save && !last);
+  if (to_save) save(step, last);
+  checkpoint_seconds_ = seconds_since(start);
+  gauges_.checkpoint_seconds += checkpoint_seconds_;
 }
 
 // The row of a step. A step whose row finds no place is saved before the run ends, as far as that
@@ -360,6 +377,11 @@ void TrainingRun::record(const StepMetrics& metrics) {
     save_before_the_end(metrics.step);
     throw;
   }
+}
+
+// Collective.
+bool TrainingRun::has_lost_lock() {
+  return session_.all_reduce_max(std::vector<std::int64_t>{lock_ && lock_->lost() ? 1 : 0})[0] != 0;
 }
 
 // For whoever watches from outside; once a second is often enough for them. On rank 0.
@@ -400,7 +422,11 @@ ExitCode TrainingRun::run() {
   say(stop_->how_to_stop());
   watch_waits();
   prepare();
-  if (first_rank_ && !not_locked_) remove_left_over(config_.run.directory);
+  if (first_rank_ && !not_locked_) {
+    remove_lost_parting(config_.run.directory, lost_parting_,
+                        [&](const std::string& text) { warn(text); });
+    remove_left_over(config_.run.directory);
+  }
   if (start_.step >= config_.train.steps) {
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));
@@ -426,7 +452,12 @@ ExitCode TrainingRun::run() {
   try {
     while (train_step(step)) ++step;
   } catch (const dist::AgreedError&) {
-    // All ranks are here, and what is being written is of a step before.
+    // All ranks are here. Another run may hold the directory, where nothing is this one's to write.
+    if (has_lost_lock()) {
+      saver_->abandon();
+      throw;
+    }
+    // What is being written is of a step before.
     try {
       if (saver_->under_way()) finish_saving(false);
     } catch (const dist::AgreedError& other) {

@@ -55,6 +55,7 @@ class TrainingRun {
   void prepare();
   void find_beginning();
   void take_lock();
+  void find_changed_contents(const RunConfig& as_saved, const AllowedChanges& allowed);
   void expect_allowed_difference(const RunConfig& as_saved, AllowedChanges changes);
   void expect_traced_step() const;
   std::int64_t last_step_here() const;
@@ -75,7 +76,10 @@ class TrainingRun {
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
+  void validate_and_tell(StepMetrics& metrics);
+  void save_what_is_due(std::int64_t step, bool last, std::int64_t progress);
   void record(const StepMetrics& metrics);
+  bool has_lost_lock();
   void show_state(bool now);
   void with_space_advice(const std::function<void()>& work) const;
   void save(std::int64_t step, bool last);
@@ -95,7 +99,8 @@ class TrainingRun {
   Clock::time_point started_ = Clock::now();
   // On rank 0; released when everything else is done.
   std::optional<RunLock> lock_;
-  std::optional<IoError> not_locked_;  // why, where the folder takes no files
+  std::optional<IoError> not_locked_;      // why, where the folder takes no files
+  std::vector<std::string> lost_parting_;  // left by an earlier start, of which nothing is to come
   std::optional<CheckpointKeeper> keeper_;
   int threads_ = 1;
   std::int64_t budget_ = 0;

@@ -31,8 +31,41 @@
 namespace garonne::train {
 namespace {
 
+// A checkpoint of gradients becomes the newest of its folder, which must be none that a run goes on
+// from, by whatever path; one of gradients that were written before may be.
+void expect_gradients_folder(const std::string& folder, const std::string& run_directory) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("--gradients", folder,
+                      why + "; give a folder of its own, which is made where it is missing");
+  };
+  std::error_code error;
+  if (fs::weakly_canonical(folder, error) == fs::weakly_canonical(run_directory, error))
+    refuse("is the directory of this run, which would go on from gradients");
+  if (!fs::exists(folder, error) && fs::is_symlink(folder, error))
+    refuse("is a link that leads nowhere yet");
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) refuse("is a file");
+  for (const char* name : {"config.toml", "lock", "checkpoints.json"}) {
+    if (fs::exists(fs::path(folder) / name, error))
+      refuse(fmt::format("is a run directory: it has {}", name));
+  }
+  for (const std::int64_t step : list_checkpoints(folder)) {
+    const std::string path = checkpoint_path(folder, step);
+    bool of_gradients = false;
+    try {
+      const Manifest manifest = read_manifest(path);
+      of_gradients = parameter_names(manifest).size() == manifest.tensors.size();
+    } catch (const IoError&) {
+      of_gradients = false;  // damaged: whose it is nobody knows
+    }
+    if (!of_gradients) refuse(fmt::format("has a checkpoint of a run: {}", path));
+  }
+}
+
 // What is written where the user says. On rank 0, whose files they are.
-void expect_outputs(const TrainOptions& options) {
+void expect_outputs(const TrainOptions& options, const std::string& run_directory) {
+  expect_gradients_folder(options.gradients_directory, run_directory);
   if (!options.trace.path.empty()) {
     expect_output("--trace", options.trace.path,
                   text_output("a trace of Garonne", "{\"displayTimeUnit\":\"ms\",\"traceEvents\""));
@@ -59,9 +92,10 @@ void TrainingRun::prepare() {
   dist::Facts contents;
   session_.agree([&] {
     expect_storable(config_);
-    if (first_rank_) expect_outputs(options_);
+    if (first_rank_) expect_outputs(options_, config_.run.directory);
     check_grid(config_, session_.size());
-    await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
+    lost_parting_ =
+        await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
     contents = workload_->contents();
     contents_ = hashes_by_key(contents);
@@ -79,9 +113,9 @@ void TrainingRun::prepare() {
     take_lock();
     if (!not_locked_) stop_->watch_directory();
   });
+  const AllowedChanges allowed = {
+      .other_tensors = options_.allowed.any(), .keys = options_.changes, .contents = contents_};
   session_.agree([&] {
-    const AllowedChanges allowed = {
-        .other_tensors = options_.allowed.any(), .keys = options_.changes, .contents = contents_};
     start_ = find_starting_point(
         as_saved, [&](const std::string& text) { warn(text); }, allowed);
     for (const KeyChange& change : start_.changes) say("note: " + to_text(change) + "\n");
@@ -92,8 +126,10 @@ void TrainingRun::prepare() {
   session_.agree([&] {
     const auto note = [&](const std::string& text) { say("note: " + text + "\n"); };
     expect_same_tokenizer(start_, *workload_, config_.data.path, note);
-    if (!start_.checkpoint.empty())
+    if (!start_.checkpoint.empty()) {
       workload_->expect_like(start_.manifest.data, start_.checkpoint, config_.data.path);
+      find_changed_contents(as_saved, allowed);
+    }
     find_beginning();
     if (initial_.checkpoint.empty()) return;
     expect_same_tokenizer(initial_, *workload_, config_.data.path, note);
@@ -165,6 +201,16 @@ void TrainingRun::take_lock() {
   } catch (const IoError& failure) {
     if (!lock_->unwritable()) throw;
     not_locked_ = failure;
+  }
+}
+
+// A run that is done reads none of them.
+void TrainingRun::find_changed_contents(const RunConfig& as_saved, const AllowedChanges& allowed) {
+  if (start_.step >= config_.train.steps) return;
+  for (KeyChange& change :
+       changed_contents(as_saved, start_.step, start_.manifest.data, start_.changes, allowed)) {
+    say("note: " + to_text(change) + "\n");
+    start_.changes.push_back(std::move(change));
   }
 }
 
@@ -365,7 +411,7 @@ void TrainingRun::make_state() {
   }
   session_.agree([&] {
     if (!first_rank_) return;
-    lock_->check();
+    lock_->check_now();
     // Before anything else says that the run has begun.
     if (beginning_) save_beginning(config_.run.directory, *beginning_);
     keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
@@ -458,6 +504,7 @@ void TrainingRun::begin() {
                           .states = optimizer_->states(),
                           .manifest = std::move(manifest),
                           .keeper = keeper_ ? &*keeper_ : nullptr,
+                          .lock = lock_ ? &*lock_ : nullptr,
                           .copy_room = room_for_copy()},
                  start_.step, session_, *stop_);
   WatchedTraining watched{.first_step = start_.step,

@@ -102,6 +102,21 @@ class OtherData(FieldsTest, unittest.TestCase):
         begun = self.train("new", *changed, "--init-from", "run-changed", "--train.steps", 1).stdout
         self.assertRegex(begun, "note: changed/train has another grid: longitude number 0 is -180.*run-changed/checkpoints/step-4")
 
+    def test_other_statistics_at_the_same_path(self):
+        shutil.copy("statistics.h5", "own.h5")
+        own = ("--data.statistics", "own.h5")
+        self.train("normalised", *own, "--train.steps", 4)
+        self.assertNotIn("statistics", run("eval", "normalised").stderr)
+        run("data", "statistics", "data/test", "--pointwise", "--output", "own.h5")
+        refused = run("train", self.config, "--run.directory", "normalised", *own, check=2).stderr
+        for word in ("data.statistics", "own.h5", "holds other data", "--change data.statistics"):
+            self.assertIn(word, refused)
+        for command in (("eval", "normalised"), ("forecast", "normalised", "--steps", 1, "--output", "normalised.nc")):
+            self.assertIn("warning: the statistics of own.h5 are others", run(*command).stderr)
+        # A run that is done is still found done.
+        self.assertIn("is done already", self.train("normalised", *own, "--train.steps", 4).stdout)
+        self.train("normalised", *own, "--change", "data.statistics")
+
     def test_another_set_is_evaluated(self):
         def skill(*arguments):
             shown = run("eval", self.run_directory, "--lead-steps", 2, "--json", "--output", "skill.h5", *arguments).stdout
@@ -182,6 +197,36 @@ class OtherData(FieldsTest, unittest.TestCase):
 
 
 class OtherTokens(ProgramTest):
+    def test_other_tokens_at_the_same_path(self):
+        data, directory = self.folder / "own-tokens.h5", self.directory("swapped")
+        text = (self.folder / "validation.txt").read_text()
+
+        def make(content, validation="validation.txt"):
+            (self.folder / "text.txt").write_text(content)
+            run("data", "text", self.folder / "text.txt", "--validation", self.folder / validation, "--output", data)
+
+        make(2 * text)
+        path = ("--data.path", data)
+        self.train(directory, *path, "--train.steps", 2)
+        self.train(directory, *path, "--train.steps", 3)
+        make(2 * text + "Something was appended.")
+        refused = self.train(directory, *path, "--train.steps", 4, check=2).stderr
+        for word in ("data.path", str(data), "holds other data than up to step 3", "--change data.path"):
+            self.assertIn(word, refused)
+        changed = self.train(directory, *path, "--train.steps", 4, "--change", "data.path").stdout
+        self.assertRegex(changed, r"note: data.path is .*\(contents [0-9a-f]{16}\) from step 4 on, and was .*\(contents")
+        manifest = json.loads((directory / "checkpoints/step-4/manifest.json").read_text())
+        self.assertEqual([(change["step"], change["key"]) for change in manifest["changes"]], [(3, "data.path")])
+        # From now on these are the data of the run.
+        self.assertNotIn("contents", self.train(directory, *path, "--train.steps", 5).stdout)
+        # Validation data of their own are refused by their own key.
+        own = self.folder / "own.h5"
+        run("data", "text", self.folder / "validation.txt", "--output", own)
+        self.train(self.folder / "own", "--data.validation", own, "--train.steps", 2)
+        run("data", "text", self.folder / "text.txt", "--output", own)
+        self.assertIn("data.validation", self.train(self.folder / "own", "--data.validation", own, "--train.steps", 4, check=2).stderr)
+        self.train(self.folder / "own", "--data.validation", own, "--train.steps", 4, "--change", "data.validation")
+
     def test_another_set_of_tokens_is_evaluated(self):
         directory = self.directory("run")
         self.train(directory)

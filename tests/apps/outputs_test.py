@@ -50,6 +50,34 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         self.assertEqual(path.read_bytes() if path.is_file() else None, before)
         self.assertEqual(sorted(path.parent.iterdir()), names)
 
+    def test_gradients(self):
+        """Written as a checkpoint, from which a run would go on."""
+        mine = self.folder / "mine"
+        train = ("train", self.config, "--run.directory", mine, "--gradients")
+        alias = self.folder / "alias-of-mine"
+        alias.symlink_to(mine)
+        for given, words in ((mine, "is the directory of this run"), (self.folder / "run/../mine", "is the directory of this run"),
+                             (alias, "is a link that leads nowhere")):
+            self.assertIn(words, run(*train, given, check=2).stderr)
+        alias.unlink()
+        alias.symlink_to(self.run_directory)
+        own = run("train", self.config, "--run.directory", self.run_directory, "--gradients", alias, check=2).stderr
+        self.assertIn("is the directory of this run", own)
+        steps = sorted((self.run_directory / "checkpoints").iterdir())
+        for ranks, grid in ((0, ()), (2, ("--grid.data", 2))):
+            self.assertIn("is a run directory: it has config.toml", run(*train, self.run_directory, *grid, ranks=ranks, check=2).stderr)
+        bare = self.folder / "bare"
+        shutil.copytree(self.run_directory / "checkpoints", bare / "checkpoints")
+        self.assertIn("has a checkpoint of a run: ", run(*train, bare, check=2).stderr)
+        self.assertIn("is a file", run(*train, self.text, check=2).stderr)
+        self.assertFalse(mine.exists())
+        self.assertEqual(sorted((self.run_directory / "checkpoints").iterdir()), steps)
+        # Those of an earlier start may be written again, and others beside them.
+        gradients = self.folder / "gradients"
+        for more in (("--train.steps", 1), ("--train.steps", 2), ("--run.directory", self.folder / "another")):
+            run(*train, gradients, *more)
+        self.assertEqual(sorted(path.name for path in (gradients / "checkpoints").iterdir()), ["step-1", "step-2"])
+
     def test_statistics(self):
         reads = ("is what this command reads",)
         for ranks in (0, 2):

@@ -49,6 +49,28 @@ class LockTest(RunningTest):
         self.assertEqual(series(directory, "step"), list(range(1, len(metrics(directory)) + 1)))
         self.assertEqual(steps(directory)[-1], metrics(directory)[-1]["step"])
 
+    def test_a_run_that_lost_its_lock_writes_and_removes_no_checkpoint(self):
+        """After a pause in which another start took the directory over."""
+        for saving in ("asynchronous", "synchronous"):
+            with self.subTest(saving):
+                directory = self.directory(saving)
+                job = self.started(directory, "--checkpoint.saving", saving, "--checkpoint.every", 1, "--checkpoint.keep", 2)
+                deadline = time.time() + patient(60)
+                while time.time() < deadline and len(metrics(directory)) < 10:
+                    time.sleep(0.01)
+                job.send_signal(signal.SIGSTOP)
+                other = json.loads((directory / "lock").read_text()) | {"host": "node07", "token": "another"}
+                (directory / "lock").unlink()
+                (directory / "lock").write_text(json.dumps(other))
+                (directory / "checkpoints/.partial-step-9000").mkdir()
+                before = sorted(path.name for path in (directory / "checkpoints").glob("step-*"))
+                job.send_signal(signal.SIGCONT)
+                self.assertEqual(job.wait(patient(60)), 5, self.said(directory))
+                self.assertIn("this run lost its lock to", self.said(directory))
+                self.assertEqual(sorted(path.name for path in (directory / "checkpoints").glob("step-*")), before)
+                self.assertTrue((directory / "checkpoints/.partial-step-9000").exists())
+                self.assertEqual(json.loads((directory / "lock").read_text()), other)
+
     def test_the_holder_is_named_with_its_job(self):
         directory = self.directory("run")
         os.environ["SLURM_JOB_ID"] = "4711"
@@ -338,6 +360,15 @@ class PruningTest(ProgramTest):
         self.assertEqual(series(directory, "step"), list(range(1, 10)))
         # 6 and 8 are older now and still damaged: they count for none of the two.
         self.assertEqual(steps(directory), [5, 6, 8, 9])
+
+    def test_verify_looks_at_all_checkpoints(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4, "--checkpoint.every", 1, "--checkpoint.keep", 9)
+        for step in (1, 3):
+            flip(directory / f"checkpoints/step-{step}/rank_0.safetensors")
+        done = run("checkpoint", "verify", directory, check=5)
+        self.assertEqual(re.findall(r"step-(\d+): whole", done.stdout), ["2", "4"])
+        self.assertEqual(re.findall(r"garonne: .*step-(\d+)/rank_0", done.stderr), ["1", "3"])
 
     def test_foreign_folders_are_left_and_what_was_trained_stays(self):
         directory = self.directory("run")

@@ -106,8 +106,51 @@ class StopTest(ProgramTest):
         self.train(directory, *self.to_go_on(directory, 2), *QUICK, "--train.stop_after", 1, ranks=2, check=75)
         self.assertEqual(series(directory, "step"), list(range(1, step + 2)))
 
+    def test_interrupting_mpirun_where_the_last_step_is_saved_already(self):
+        """With a checkpoint after each step, most of which are in place when the request comes."""
+        self.stop("each", signal.SIGINT, [*QUICK, "--checkpoint.every", 1, "--checkpoint.saving", "synchronous", "--checkpoint.keep", 2],
+                  ranks=2, code=1)
+
     def test_an_interrupt_alone_saves(self):
         self.stop("alone", signal.SIGINT, QUICK)
+
+    def test_an_interrupt_alone_saves_where_nobody_reads_what_is_printed(self):
+        """As of `garonne train ... 2>&1 | tee log`, whose tee dies of the same Ctrl-C."""
+        directory = self.folder / "piped"
+        command = [BINARY, "train", self.config, *self.to_go_on(directory, 0), *QUICK, "--log-every", 1]
+        job = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        for line in job.stdout:
+            if line.startswith("step       2/"):
+                break
+        job.stdout.close()
+        step = metrics(directory)[-1]["step"]
+        self.wait_for("steps that nobody hears of", lambda: metrics(directory)[-1]["step"] > step + 3, job)
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(timeout=patient(60)), 75)
+        self.check_saved(directory, step + 3)
+        # Commands that write nothing but what they print end with their reader.
+        helped = subprocess.run(["bash", "-c", f"{shlex.quote(BINARY)} plan --help | head -1; echo ${{PIPESTATUS[0]}}"], capture_output=True,
+                                text=True, check=True)
+        self.assertEqual(helped.stderr, "")
+        self.assertIn(helped.stdout.split()[-1], ("0", "141"))
+
+    def test_a_stop_on_request_saves_before_it_validates(self):
+        for name, every, validates in (("seldom", 1000000, False), ("always", 1, True)):
+            with self.subTest(name):
+                options = [*QUICK, "--evaluation.every", every, "--evaluation.batches", 2]
+                directory, step = self.stop(f"validates-{name}", signal.SIGUSR1, options)
+                log = (self.folder / f"validates-{name}.log").read_text()
+                checkpoint, loss = (log.find(f"step {step:>7}  {word}") for word in ("checkpoint", "validation loss"))
+                self.assertGreater(checkpoint, 0, log)
+                self.assertEqual(loss > checkpoint, validates, log[-2000:])
+                # The rows are those of a run that nobody stopped.
+                self.train(directory, *self.to_go_on(directory, 0), *options, "--train.stop_after", 2, check=75)
+                whole = self.folder / f"validates-{name}-whole"
+                self.train(whole, *self.to_go_on(whole, 0), *options, "--train.stop_after", step + 2, check=75)
+                for key in ("step", "loss", "gradient_norm", "validation_loss"):
+                    values = [[row.get(key) for row in metrics(folder)] for folder in (directory, whole)]
+                    self.assertEqual(*values, key)
 
     # As of a terminal that is closed.
     def test_a_hangup_alone_saves_and_under_nohup_does_nothing(self):
@@ -232,6 +275,22 @@ class StopTest(ProgramTest):
         self.assertRegex(text, r"\[rank \d/2 .*\] waiting for [23] s in step \d+, .*: rank \d has not arrived")
         self.assertRegex(text, r"rank \d has not arrived within 4 s \(run.timeout\)")
 
+    def test_a_job_that_was_suspended_longer_than_the_limit_goes_on(self):
+        """As by scontrol suspend, which reaches one process after the other, so that one waits for another by then."""
+        directory = self.folder / "suspended"
+        job, log = self.start(directory, *QUICK, "--run.timeout", 6, ranks=2)
+        self.wait_for_text(job, log, "step       2/")
+        ranks = [int(rank) for rank in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()]
+        self.assertEqual(len(ranks), 2)
+        for rank, number, pause in ((0, signal.SIGSTOP, 1), (1, signal.SIGSTOP, 8), (1, signal.SIGCONT, 0.6), (0, signal.SIGCONT, 0)):
+            os.kill(ranks[rank], number)
+            time.sleep(pause)
+        step = metrics(directory)[-1]["step"]
+        self.wait_for("more steps", lambda: metrics(directory)[-1]["step"] > step + 3, job)
+        job.send_signal(signal.SIGUSR1)
+        self.assert_ends(job, log, 75)
+        self.check_saved(directory, step + 3)
+
     def test_the_batch_script_runs_any_grid(self):
         environment = {**os.environ, "SLURM_NTASKS": "2", "LAUNCHER": "mpirun", "GARONNE": BINARY, "SLURM_SUBMIT_DIR": str(SOURCE)}
         for name, options in (("pipe", ["--grid.data", "1", "--grid.pipeline", "2"]), *([("data", [])] if ALL else [])):
@@ -266,6 +325,58 @@ class StopTest(ProgramTest):
         for options, words in ((["--launcher", "srun"], "--sbatch"), (["--sbatch", script, "--time-limit", "soon"], "--time-limit"),
                                (["--sbatch", script, "--sweep", "batch"], "not for a sweep")):
             self.assertIn(words, run("plan", self.config, *options, check=2).stderr)
+
+    def batch_script_under_srun(self, name, srun, number=signal.SIGUSR1):
+        """slurm/train.sbatch where srun and scontrol are those that are given; its exit code, log and what was queued again."""
+        folder = self.folder / name
+        folder.mkdir()
+        for program, text in (("srun", srun), ("scontrol", '#!/bin/sh\necho "$@" >>"$(dirname "$0")/queued"\n')):
+            (folder / program).write_text(text)
+            (folder / program).chmod(0o755)
+        environment = {**os.environ, "SLURM_NTASKS": "1", "SLURM_JOB_ID": "17", "SLURM_SUBMIT_DIR": str(SOURCE), "GARONNE": BINARY,
+                       "LAUNCHER": "srun", "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        log = open(folder / "log", "w+")
+        self.addCleanup(log.close)
+        job = subprocess.Popen(list(map(str, ["bash", SOURCE / "slurm/train.sbatch", self.config, *QUICK, *self.to_go_on(folder / "run", 1)])),
+                               stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        self.wait_for_text(job, log.name, "step       2/")
+        job.send_signal(number)
+        code = job.wait(timeout=patient(120))
+        queued = folder / "queued"
+        return code, pathlib.Path(log.name).read_text(), queued.read_text() if queued.exists() else ""
+
+    # What srun does to the others when a rank has left with code 75: it tells them to end, whatever they are at.
+    SRUN = """#!/usr/bin/env python3
+import pathlib, signal, subprocess, sys, time
+words = sys.argv[1:]
+while words[0].startswith("-"):
+    words.pop(0)
+rank = subprocess.Popen(words)
+signal.signal(signal.SIGUSR1, lambda *_: rank.send_signal(signal.SIGUSR1))
+stopped = pathlib.Path(words[words.index("--run.directory") + 1]) / "stopped"
+while rank.poll() is None:
+    if stopped.exists() and END:
+        rank.send_signal(signal.SIGTERM)
+    time.sleep(0.001)
+code = rank.returncode if rank.returncode >= 0 else 128 - rank.returncode
+sys.exit(TURN)
+"""
+
+    def test_a_rank_that_is_told_to_end_when_all_is_saved_ends_as_the_others(self):
+        code, log, queued = self.batch_script_under_srun("late-term", self.SRUN.replace("END", "True").replace("TURN", "code"))
+        self.assertEqual((code, queued), (75, "requeue 17\n"), log[-3000:])
+        self.assertNotIn("the launcher ended with", log)
+        self.check_saved(self.folder / "late-term/run", 2)
+
+    def test_a_launcher_that_tells_of_a_signal_after_the_run_has_stopped(self):
+        srun = self.SRUN.replace("END", "False").replace("TURN", "143 if code == 75 else code")
+        code, log, queued = self.batch_script_under_srun("srun-143", srun)
+        self.assertEqual((code, queued), (75, "requeue 17\n"), log[-3000:])
+        # One that ended otherwise is not queued again.
+        kills = self.SRUN.replace("END", "False").replace("TURN", "143").replace("rank.send_signal(signal.SIGUSR1)", "rank.kill()")
+        code, log, queued = self.batch_script_under_srun("killed", kills)
+        self.assertEqual((code, queued), (143, ""), log[-3000:])
 
     def test_of_options_given_twice_the_last_counts(self):
         self.train(self.folder / "twice", *QUICK, "--train.steps", 3, "--train.steps", 1)

@@ -70,7 +70,10 @@ std::string directives(const JobScript& job) {
   }
   text += fmt::format("# {}.\n", time_basis(job));
   line("--time=" + format_time_limit(job_minutes(job)));
-  text += "# To the script, which hands it on: time for a step, a validation and a checkpoint.\n";
+  text +=
+      "# To the script, which hands it on: time for two steps and two checkpoints, and three "
+      "minutes "
+      "for the validation that\n# may be under way. Where that takes longer, give more.\n";
   line(fmt::format("--signal=B:USR1@{}", warning_seconds(job)));
   if (job.facts.requeues) {
     line("--requeue");

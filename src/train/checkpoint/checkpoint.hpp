@@ -38,6 +38,8 @@ struct Together {
   std::function<void(const std::function<void()>&)> commit = [](const std::function<void()>& work) {
     work();
   };
+  // Whether the half-written folder, where it is not wanted any more, is these ranks' to remove.
+  std::function<bool()> may_remove = [] { return true; };
   // What the name of the half-written folder ends with: another one while two may be written.
   std::string suffix;
   // Texts of all ranks, on rank 0 (nothing elsewhere).

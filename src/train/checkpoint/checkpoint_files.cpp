@@ -174,6 +174,7 @@ void PartialCheckpoint::publish(const std::function<RankFile()>& written) {
 }
 
 void PartialCheckpoint::remove() const {
+  if (!together_.may_remove()) return;
   std::error_code error;
   fs::remove_all(folder_, error);
 }

@@ -8,8 +8,10 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "train/checkpoint/checkpoint_files.hpp"
 #include "train/checkpoint/shard_reader.hpp"
+#include "train/run/run_directory.hpp"
 
 namespace garonne::train {
 namespace {
@@ -53,6 +55,30 @@ TensorSource source_of(const ShardReader& reader, const std::string& checkpoint,
   return source;
 }
 
+// The run directory of a checkpoint; empty where it lies elsewhere.
+std::string run_directory_of(const std::string& checkpoint) {
+  fs::path folder = fs::absolute(checkpoint).lexically_normal();
+  if (folder.filename().empty()) folder = folder.parent_path();
+  folder = folder.parent_path();
+  return folder.filename() == "checkpoints" ? (folder.parent_path() / "").string() : std::string();
+}
+
+// What a run has beside its checkpoints so that its texts and relative paths are understood.
+void copy_surroundings(const std::string& checkpoint, const Manifest& manifest,
+                       const std::string& run_directory) {
+  const std::string from = run_directory_of(checkpoint);
+  if (from.empty()) return;
+  std::vector<std::string> names = {start_folder_file};
+  const std::string tokenizer =
+      manifest.data.is_object() ? manifest.data.value("tokenizer", std::string()) : std::string();
+  if (data::is_known_tokenizer(tokenizer)) names.push_back(data::tokenizer_file(tokenizer));
+  std::error_code error;
+  for (const std::string& name : names) {
+    if (!name.empty() && fs::exists(from + name, error))
+      write_file_durably(run_directory + "/" + name, read_text_file(from + name));
+  }
+}
+
 }  // namespace
 
 std::string reshard_checkpoint(const std::string& source, const Manifest& manifest,
@@ -93,7 +119,10 @@ std::string reshard_checkpoint(const std::string& source, const Manifest& manife
     }
     return last;
   });
-  if (is_new) write_file_durably(run_directory + "/config.toml", manifest.config);
+  if (is_new) {
+    copy_surroundings(source, manifest, run_directory);
+    write_file_durably(run_directory + "/config.toml", manifest.config);
+  }
   return target;
 }
 

@@ -159,6 +159,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     return facts;
   });
   trained.step = start.step;
+  if (saved_as.of_run && manifest.data.is_object())
+    trained.contents = manifest.data.value("contents", nlohmann::json::object());
   // What is in the manifest is compared with the paths that were given.
   session.agree([&] { trained.config = with_found_data(trained.config, run_directory); });
   if (!validation) {

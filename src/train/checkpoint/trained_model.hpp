@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,7 @@ struct TrainedModel {
   RunConfig config;
   std::int64_t step = 0;
   std::int64_t budget_bytes = 0;
+  nlohmann::json contents;  // of the run's data, as hashes_by_key() (train/workload/workload.hpp)
   Setup setup;
   nn::Products products;
   std::unique_ptr<ComputeSession> compute;

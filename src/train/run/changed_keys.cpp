@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -47,14 +48,41 @@ const KeySpec& spec_of(const std::string& key) {
                                  : fmt::format("is no key; did you mean {}?", near));
 }
 
-bool same_contents(const std::string& key, const nlohmann::json& saved_data,
-                   const nlohmann::json& now) {
-  if (!saved_data.is_object()) return false;
+// Of a key before and now; nothing where one of them is not known.
+struct Hashes {
+  std::string before;
+  std::string after;
+};
+
+std::optional<Hashes> hashes_of(const std::string& key, const nlohmann::json& saved_data,
+                                const nlohmann::json& now) {
+  if (!saved_data.is_object()) return std::nullopt;
   const auto saved = saved_data.find("contents");
-  if (saved == saved_data.end() || !saved->is_object() || !now.is_object()) return false;
+  if (saved == saved_data.end() || !saved->is_object() || !now.is_object()) return std::nullopt;
   const auto before = saved->find(key);
   const auto after = now.find(key);
-  return before != saved->end() && after != now.end() && *before == *after;
+  if (before == saved->end() || after == now.end() || !before->is_string() || !after->is_string())
+    return std::nullopt;
+  return Hashes{before->get<std::string>(), after->get<std::string>()};
+}
+
+bool same_contents(const std::string& key, const nlohmann::json& saved_data,
+                   const nlohmann::json& now) {
+  const auto hashes = hashes_of(key, saved_data, now);
+  return hashes && hashes->before == hashes->after;
+}
+
+constexpr std::array<std::string_view, 3> paths_of_data = {"data.path", "data.validation",
+                                                           "data.statistics"};
+
+bool is_path_of_data(const std::string& key) {
+  return std::find(paths_of_data.begin(), paths_of_data.end(), key) != paths_of_data.end();
+}
+
+// Of a hash, for people.
+std::string shortened(const std::string& hash) {
+  constexpr std::size_t digits = 16;
+  return hash.substr(0, digits);
 }
 
 }  // namespace
@@ -92,6 +120,36 @@ std::vector<KeyChange> allowed_changes(const RunConfig& saved, const RunConfig& 
     changes.push_back(std::move(change));
   }
   return changes;
+}
+
+std::vector<KeyChange> changed_contents(const RunConfig& now, std::int64_t step,
+                                        const nlohmann::json& saved_data,
+                                        const std::vector<KeyChange>& changes,
+                                        const AllowedChanges& allowed) {
+  for (const KeyChange& change : changes)
+    if (change.key.starts_with("data.") && !is_path_of_data(change.key)) return {};
+  std::vector<KeyChange> found;
+  for (const std::string_view name : paths_of_data) {
+    const std::string key(name);
+    const std::string path = spec_of(key).get(now);
+    const auto hashes = hashes_of(key, saved_data, allowed.contents);
+    const bool moved = std::any_of(changes.begin(), changes.end(),
+                                   [&](const KeyChange& change) { return change.key == key; });
+    // Without a path they are of those that another key names.
+    if (path.empty() || moved || !hashes || hashes->before == hashes->after) continue;
+    if (std::find(allowed.keys.begin(), allowed.keys.end(), key) == allowed.keys.end()) {
+      throw ConfigError(
+          key, path,
+          fmt::format(
+              "holds other data than up to step {} of the run in {} (contents {}, and {} then): "
+              "what is there was changed or replaced; put it back, go on with it by `--change {}`, "
+              "or give another run.directory, with `--init-from` to begin with its weights",
+              step, now.run.directory, shortened(hashes->after), shortened(hashes->before), key));
+    }
+    found.push_back({step, key, fmt::format("{} (contents {})", path, shortened(hashes->before)),
+                     fmt::format("{} (contents {})", path, shortened(hashes->after))});
+  }
+  return found;
 }
 
 }  // namespace garonne::train

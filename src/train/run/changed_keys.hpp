@@ -33,4 +33,13 @@ std::vector<KeyChange> allowed_changes(const RunConfig& saved, const RunConfig& 
                                        const AllowedChanges& allowed,
                                        const std::string& run_directory);
 
+// What data at paths that are as they were hold now and did not when the checkpoint was made, by
+// the hashes that it says; nothing of keys that it says nothing of, or that are in `changes`, and
+// nothing where another key of data is, which may say what is read of them. Throws ConfigError for
+// the first that --change does not name.
+std::vector<KeyChange> changed_contents(const RunConfig& now, std::int64_t step,
+                                        const nlohmann::json& saved_data,
+                                        const std::vector<KeyChange>& changes,
+                                        const AllowedChanges& allowed);
+
 }  // namespace garonne::train

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/counted.hpp"
 #include "base/error.hpp"
@@ -74,6 +73,32 @@ std::optional<StepMetrics> row_of(const std::string& line) {
   }
 }
 
+// Calls `take` with each line, without its end, and whether it had one. The file may be of any
+// length: a long run has gigabytes. Throws IoError, also for a line of more bytes than any file of
+// ours that is read as a whole.
+void for_each_line(const std::string& path,
+                   const std::function<void(const std::string& line, bool ended)>& take) {
+  constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
+  const FileReader file(path);
+  std::string piece;
+  std::string line;
+  for (std::int64_t at = 0; at < file.size(); at += std::ssize(piece)) {
+    piece.resize(static_cast<std::size_t>(std::min(piece_bytes, file.size() - at)));
+    file.read(at, piece.data(), piece.size());
+    for (std::size_t begin = 0; begin < piece.size();) {
+      const std::size_t end = piece.find('\n', begin);
+      line.append(piece, begin, end == std::string::npos ? end : end - begin);
+      begin = end == std::string::npos ? piece.size() : end + 1;
+      if (std::ssize(line) > most_json_bytes)
+        throw IoError(path, "is no file of rows: it has a line without an end");
+      if (end == std::string::npos) continue;
+      take(line, true);
+      line.clear();
+    }
+  }
+  if (!line.empty()) take(line, false);
+}
+
 // What a metrics file holds for a run that goes on after `last_step`.
 struct Sorted {
   std::map<std::int64_t, std::string> rows;  // by step
@@ -81,20 +106,20 @@ struct Sorted {
   std::string damaged_text;
   std::int64_t repeated = 0;
   std::map<std::int64_t, double> later;  // seconds of the steps beyond
+  bool as_is = true;                     // the file holds the rows in their order, and no more
 };
 
-Sorted sort_lines(const std::string& text, std::int64_t last_step) {
+Sorted sort_lines(const std::string& path, std::int64_t last_step) {
   Sorted sorted;
   std::int64_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    const std::string line = text.substr(begin, end - begin);
-    begin = end == std::string::npos ? text.size() : end + 1;
+  for_each_line(path, [&](const std::string& line, bool ended) {
     ++number;
     const auto row = row_of(line);
+    sorted.as_is = sorted.as_is && ended && row && row->step <= last_step &&
+                   (sorted.rows.empty() || row->step > sorted.rows.rbegin()->first);
     if (!row) {
       // A last line without its end was being written when the run was killed.
-      if (end == std::string::npos) continue;
+      if (!ended) return;
       sorted.damaged.push_back(number);
       sorted.damaged_text += line + "\n";
     } else if (row->step > last_step) {
@@ -102,7 +127,7 @@ Sorted sort_lines(const std::string& text, std::int64_t last_step) {
     } else if (!sorted.rows.insert_or_assign(row->step, line).second) {
       ++sorted.repeated;
     }
-  }
+  });
   return sorted;
 }
 
@@ -140,9 +165,8 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
                          std::chrono::milliseconds look_every)
     : path_(run_directory + "/metrics.jsonl"), warn_(warn), look_every_(look_every) {
   std::error_code error;
-  const std::string text =
-      fs::exists(path_, error) ? read_text_file(path_, most_metrics_bytes) : "";
-  const Sorted sorted = sort_lines(text, last_step);
+  const bool is_there = fs::exists(path_, error);
+  const Sorted sorted = is_there ? sort_lines(path_, last_step) : Sorted();
   if (!sorted.damaged.empty()) {
     put_aside(aside(path_), sorted.damaged_text);
     const std::size_t named = std::min(sorted.damaged.size(), most_lines_named);
@@ -175,9 +199,11 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
                     "on without",
                     path_, counted(missing, "row"), last_step));
   }
-  std::string kept;
-  for (const auto& [step, line] : sorted.rows) kept += line + "\n";
-  if (kept != text || text.empty()) write_file_durably(path_, kept);
+  if (!sorted.as_is || sorted.rows.empty()) {
+    std::string kept;
+    for (const auto& [step, line] : sorted.rows) kept += line + "\n";
+    write_file_durably(path_, kept);
+  }
   file_.open(path_, std::ios::app);
   if (!file_) throw IoError(path_, "cannot be written");
 }
@@ -195,6 +221,7 @@ void MetricsFile::append(const StepMetrics& metrics) {
                       path_, metrics.step));
       file_.close();
       file_.open(path_, std::ios::app);
+      last_step_ = 0;
     }
   }
   nlohmann::ordered_json row = {{"step", metrics.step},
@@ -221,8 +248,14 @@ void MetricsFile::append(const StepMetrics& metrics) {
   for (const SlowRankMetrics& slow : metrics.slow_ranks)
     row["slow_ranks"].push_back(
         {{"rank", slow.rank}, {"place", slow.place}, {"times", slow.times}});
-  file_ << row.dump() << '\n';
-  if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
+  std::error_code error;
+  if (metrics.step == last_step_)
+    fs::resize_file(path_, static_cast<std::uintmax_t>(last_begin_), error);
+  const std::string line = row.dump() + "\n";
+  file_ << line;
+  if (error || !file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
+  last_step_ = metrics.step;
+  last_begin_ = static_cast<std::int64_t>(file_.tellp()) - std::ssize(line);
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
@@ -233,19 +266,17 @@ std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
     throw IoError(path, saved.empty() ? "is not there: the run has done no step yet"
                                       : "is not there, though " + saved);
   }
-  std::istringstream lines(read_text_file(path, most_metrics_bytes));
   std::vector<StepMetrics> rows;
   std::int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for_each_line(path, [&](const std::string& line, bool ended) {
     ++number;
-    const bool cut_short = lines.eof();
     try {
       rows.push_back(row_from_json(nlohmann::json::parse(line)));
     } catch (const nlohmann::json::exception&) {
-      if (cut_short) break;
+      if (!ended) return;
       throw IoError(path, fmt::format("line {} is no whole row of a step", number));
     }
-  }
+  });
   if (rows.empty())
     throw IoError(path, saved.empty() ? "holds no step yet" : "holds no step, though " + saved);
   return rows;

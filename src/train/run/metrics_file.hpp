@@ -69,7 +69,8 @@ class MetricsFile {
               const std::function<void(const std::string&)>& warn,
               std::chrono::milliseconds look_every = std::chrono::seconds(1));
   // A file that was removed is begun anew, which `warn` hears; whether it is there is looked at
-  // once in `look_every`. Throws IoError, as for a full disk.
+  // once in `look_every`. A row of the step that was appended last takes the place of that one's.
+  // Throws IoError, as for a full disk.
   void append(const StepMetrics& metrics);
 
   // Of the rows that were cut off.
@@ -82,6 +83,8 @@ class MetricsFile {
   std::chrono::milliseconds look_every_;
   std::chrono::steady_clock::time_point looked_;
   std::ofstream file_;
+  std::int64_t last_step_ = 0;   // that was appended
+  std::int64_t last_begin_ = 0;  // of its row in the file
   std::int64_t lost_steps_ = 0;
   double lost_seconds_ = 0;
 };

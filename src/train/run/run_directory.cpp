@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* start_folder_file = "started_in";
-
 // A configuration that a run has saved: what is not understood there is damage.
 RunConfig saved_config(const std::string& toml, const std::string& path) {
   try {

@@ -53,6 +53,9 @@ std::string saved_optimizer(const StartingPoint& start);
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);
 
+// In a run directory: the folder in which the run was started last.
+inline constexpr const char* start_folder_file = "started_in";
+
 // Makes the directory and writes config.toml, and the working directory, which the paths of the run
 // are relative to. Throws IoError.
 void prepare_run_directory(const RunConfig& config);

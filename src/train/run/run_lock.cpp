@@ -21,6 +21,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 
 namespace garonne::train {
@@ -385,8 +386,8 @@ void RunLock::watch(const Seen& seen) {
       fmt::format("{} is the lock of {}; whether that lives cannot be asked from here, so the "
                   "file is watched for {:.0f} s",
                   path_, whose, std::chrono::duration<double>(times_.watch).count()));
-  const auto start = Clock::now();
-  while (Clock::now() - start < times_.watch) {
+  AwakeTime watched;
+  while (watched.passed() < times_.watch) {
     std::this_thread::sleep_for(times_.sign_of_life / 10);
     const auto now = Seen::at(path_);
     if (!now) return;
@@ -423,13 +424,16 @@ void RunLock::take_away(const Seen& seen) {
 }
 
 void RunLock::check() {
-  const auto now = Clock::now();
-  if (now - looked_ < std::chrono::seconds(1)) return;
-  looked_ = now;
+  if (Clock::now() - looked_ >= std::chrono::seconds(1)) check_now();
+}
+
+void RunLock::check_now() {
+  looked_ = Clock::now();
   const auto seen = Seen::at(path_);
   if (seen && seen->text == text_) return;
   const std::lock_guard lock(mutex_);
   if (!seen && (gone_ || make_file())) return;
+  lost_ = true;
   const auto holder = seen ? holder_of(seen->text) : std::nullopt;
   throw IoError(path_, fmt::format("this run lost its lock to {}: it gave no sign of life for too "
                                    "long, or the file was removed. Nothing more is written",

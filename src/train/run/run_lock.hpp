@@ -83,6 +83,10 @@ class RunLock {
   // IoError where somebody else holds the lock by now, as after this process was stopped for longer
   // than others watch, and where the folder has gone. A file that was removed is made again.
   void check();
+  // The same, and looks now.
+  void check_now();
+  // Whether check() has found that somebody else holds the lock.
+  bool lost() const { return lost_; }
 
   // Removes what the destructor would and makes nothing more, for a process that is about to end
   // without destroying anything. Any thread, also while another one is in take(), which then takes
@@ -112,6 +116,7 @@ class RunLock {
   int descriptor_ = -1;
   bool took_over_ = false;
   bool unwritable_ = false;
+  bool lost_ = false;
   std::chrono::steady_clock::time_point looked_;
   std::mutex mutex_;
   std::condition_variable stopped_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "base/counted.hpp"
@@ -113,6 +114,15 @@ std::string Axes::data_sums() const {
 
 namespace {
 
+// Whether anybody reads it or not.
+void say(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stderr);
+}
+
+void warn(const std::string& text) {
+  say("warning: " + text);
+}
+
 // Adds what `table` lacks, with a progress bar.
 void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   std::unique_ptr<Progress> progress;
@@ -120,7 +130,7 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
     if (!progress) {
       progress = std::make_unique<Progress>("profile", all);
       if (!progress->visible())
-        fmt::print(stderr, "profile: measuring {} nodes, once for this machine and model\n", all);
+        say(fmt::format("profile: measuring {} nodes, once for this machine and model", all));
     }
     progress->advance_to(done);
   };
@@ -153,18 +163,14 @@ void measure_disk(const Setup& setup, plan::CostTable& table) {
   const device::DiskSpeed speed =
       device::probe_disk(folder, file_bytes, seconds, [&] { exec::compute_a_while(queue); });
   if (!speed.direct) {
-    fmt::print(stderr,
-               "warning: {} is on a file system that reads and writes through the page cache: what "
-               "is there takes memory that no budget counts\n",
-               folder);
+    warn(
+        fmt::format("{} is on a file system that reads and writes through the page cache: what is "
+                    "there takes memory that no budget counts",
+                    folder));
   }
   rates.latency_seconds = speed.latency_seconds;
   rates.write = speed.write;
   rates.read = speed.read;
-}
-
-void warn(const std::string& text) {
-  fmt::print(stderr, "warning: {}\n", text);
 }
 
 void save(const plan::CostTable& table) {

@@ -1,10 +1,10 @@
 #include "train/setup/option_folder.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <tuple>
@@ -58,7 +58,7 @@ void OptionFolder::keep(const std::string& name, const std::string& text) {
 }
 
 void OptionFolder::say_damaged(const std::string& reason) {
-  fmt::print(stderr, "warning: {}; it is ignored and written anew\n", reason);
+  std::fputs(("warning: " + reason + "; it is ignored and written anew\n").c_str(), stderr);
 }
 
 void OptionFolder::remove_the_oldest() const {

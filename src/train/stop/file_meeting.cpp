@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 
@@ -14,8 +15,9 @@ namespace garonne::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds poll{10};
+// It may ask the file system for everything in a folder.
+constexpr std::chrono::milliseconds news_every{500};
 
 }  // namespace
 
@@ -43,16 +45,20 @@ void FileMeeting::put(const std::string& name, const std::string& text) const {
 }
 
 std::string FileMeeting::wait_for(const std::string& name) const {
-  auto since = Clock::now();
+  AwakeTime silent;
+  AwakeTime unasked;
   std::int64_t last = news_();
   std::error_code error;
   while (!fs::exists(path(name), error)) {
     std::this_thread::sleep_for(poll);
-    if (const std::int64_t now = news_(); now != last) {
-      last = now;
-      since = Clock::now();
+    if (unasked.passed() >= std::min(news_every, patience_ / 2)) {
+      unasked.restart();
+      if (const std::int64_t now = news_(); now != last) {
+        last = now;
+        silent.restart();
+      }
     }
-    if (Clock::now() - since > patience_)
+    if (silent.passed() > patience_)
       throw IoError(path(name), "did not appear: another rank is gone");
   }
   return read_text_file(path(name));

@@ -14,6 +14,7 @@ namespace garonne::train {
 class FileMeeting {
  public:
   // `news`: a number that changes while somebody is at work; patience counts from its last change.
+  // It is asked for twice a second at most, or twice within the patience.
   // Throws IoError when the folder cannot be made.
   FileMeeting(std::string folder, int member, int members, std::chrono::milliseconds patience,
               std::function<std::int64_t()> news);

@@ -3,16 +3,27 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <exception>
 
 namespace garonne::train {
 namespace {
 
-constexpr std::array<int, 4> handled = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};  // USR1 last
+constexpr std::array<int, 4> handled = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
 // Handlers have no arguments of ours; lock-free atomics are what they may touch.
 std::atomic<int> requested{0};
 std::atomic<bool> by_launcher{false};
 std::atomic<bool> interrupted{false};
 std::array<struct sigaction, handled.size()> former;
+
+void ignore(int signal) {
+  struct sigaction action {};
+  action.sa_handler = SIG_IGN;
+  sigaction(signal, &action, nullptr);
+}
+
+bool would_end_the_process(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
 
 void note_request(int signal) {
   const bool urgent = by_launcher && signal != SIGUSR1;
@@ -42,12 +53,23 @@ SignalGuard::SignalGuard(bool launched) {
     if (handled[i] == SIGHUP && former[i].sa_handler == SIG_IGN) continue;
     sigaction(handled[i], &action, nullptr);
   }
+  struct sigaction pipe {};
+  sigaction(SIGPIPE, nullptr, &pipe);
+  if (would_end_the_process(pipe)) ignore(SIGPIPE);
 }
 
 SignalGuard::~SignalGuard() {
-  // A warning before a time limit may come when all is saved and the process about to end.
-  if (former.back().sa_handler == SIG_DFL) former.back().sa_handler = SIG_IGN;
-  for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &former[i], nullptr);
+  // When all is saved and the process about to end a warning before a time limit may come, or the
+  // launcher's TERM, for which it is enough that another rank has left with exit code 75.
+  const bool all_is_well = std::uncaught_exceptions() == 0;
+  for (std::size_t i = 0; i < handled.size(); ++i) {
+    const bool may_come = handled[i] == SIGUSR1 || (all_is_well && handled[i] != SIGINT);
+    if (may_come && would_end_the_process(former[i])) {
+      ignore(handled[i]);
+    } else {
+      sigaction(handled[i], &former[i], nullptr);
+    }
+  }
 }
 
 StopRequest SignalGuard::request() const {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "train/run/run_lock.hpp"
@@ -18,7 +19,6 @@ namespace garonne::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* parting_prefix = ".parting-step-";
 constexpr const char* pulse_name = "alive";
@@ -139,29 +139,42 @@ PartingPulse::~PartingPulse() {
   beat_->thread.join();
 }
 
-void await_parting(const std::string& run_directory,
-                   const std::function<void(const std::string&)>& note,
-                   std::chrono::milliseconds patience) {
+std::vector<std::string> await_parting(const std::string& run_directory,
+                                       const std::function<void(const std::string&)>& note,
+                                       std::chrono::milliseconds patience) {
+  std::vector<std::string> lost;
   for (const auto& folder : parting_folders(run_directory)) {
     note(
         fmt::format("the state that this run was stopped in is still being saved; waiting for it "
                     "({})",
                     folder.string()));
     std::string last = pulse_of(folder);
-    auto since = Clock::now();
+    AwakeTime silent;
     std::error_code error;
     while (fs::exists(folder, error)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (const std::string now = pulse_of(folder); now != last) {
         last = now;
-        since = Clock::now();
+        silent.restart();
       }
-      if (Clock::now() - since <= patience) continue;
+      if (silent.passed() <= patience) continue;
       note(fmt::format("{} shows no sign of life; its state is lost", folder.string()));
-      fs::remove_all(folder, error);
-      remove_half_written(run_directory, true);
+      lost.push_back(folder.string());
+      break;
     }
   }
+  return lost;
+}
+
+void remove_lost_parting(const std::string& run_directory, const std::vector<std::string>& folders,
+                         const std::function<void(const std::string&)>& warn) {
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (error)
+      warn(fmt::format("{} is left over and cannot be removed: {}", folder, error.message()));
+  }
+  if (!folders.empty()) remove_half_written(run_directory, true);
 }
 
 }  // namespace garonne::train

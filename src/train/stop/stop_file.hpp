@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace garonne::train {
 
@@ -51,10 +52,14 @@ class PartingPulse {
   std::unique_ptr<Beat> beat_;
 };
 
-// Waits until no state is being saved by such ranks; `note` hears of it. Removes what is left of
-// those that gave no sign of life for `patience`.
-void await_parting(const std::string& run_directory,
-                   const std::function<void(const std::string&)>& note,
-                   std::chrono::milliseconds patience = std::chrono::seconds(20));
+// Waits until no state is being saved by such ranks; `note` hears of it. Returns the folders of
+// those that gave no sign of life for `patience`, which are there still.
+std::vector<std::string> await_parting(
+    const std::string& run_directory, const std::function<void(const std::string&)>& note,
+    std::chrono::milliseconds patience = std::chrono::seconds(20));
+// Removes such folders, and what those ranks have left half-written; `warn` hears of what cannot be
+// removed. The caller has the run directory to itself.
+void remove_lost_parting(const std::string& run_directory, const std::vector<std::string>& folders,
+                         const std::function<void(const std::string&)>& warn);
 
 }  // namespace garonne::train

@@ -142,6 +142,15 @@ void StopWatch::end_process(ExitCode code, const std::string& text) {
   _exit(static_cast<int>(code));
 }
 
+void StopWatch::note_where_it_stopped(std::int64_t step) {
+  if (session_.rank() != 0) return;
+  try {
+    note_stopped(run_directory_, step);
+  } catch (const IoError& failure) {
+    say(fmt::format("warning: {}\n", failure.what()));  // the state itself is saved
+  }
+}
+
 void StopWatch::watch() {
   auto file_looked_at = Clock::time_point{};
   while (!ending_) {
@@ -176,6 +185,8 @@ void StopWatch::part() {
   const ExitCode code = step >= training_.last_step ? ExitCode::Done : ExitCode::Requeue;
   const auto saved = side_.all_gather(training_.saved_step(), never);
   if (*std::min_element(saved->begin(), saved->end()) >= step) {
+    // A run that never saved has no checkpoint that it could have stopped after.
+    if (step > 0 && code == ExitCode::Requeue) note_where_it_stopped(step);
     end_process(code, fmt::format("stopped; {}\n",
                                   step == training_.first_step
                                       ? "no further step was finished"

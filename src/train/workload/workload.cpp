@@ -27,6 +27,18 @@ nlohmann::json hashes_by_key(const dist::Facts& contents) {
   return hashes;
 }
 
+std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained,
+                                     const std::string& path) {
+  constexpr const char* key = "data.statistics";
+  const nlohmann::json now = hashes_by_key(workload.contents());
+  if (!trained.is_object() || !trained.contains(key) || !now.contains(key)) return {};
+  if (trained.at(key) == now.at(key)) return {};
+  return fmt::format(
+      "the statistics of {} are others than the model was trained with: fields are normalised by "
+      "other numbers; put the first ones back",
+      path.empty() ? std::string("its data") : path);
+}
+
 const WorkloadKind& workload_kind(const std::string& model_kind) {
   switch (nn::model_kind(model_kind).learns_from) {
     case nn::LearnsFrom::Tokens:

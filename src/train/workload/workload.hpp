@@ -88,6 +88,11 @@ class Workload {
 // equal hashes, equal data wherever they lie.
 nlohmann::json hashes_by_key(const dist::Facts& contents);
 
+// What to warn of where a model is used with other statistics than it was trained with: `trained`
+// are the hashes of then. Empty where they are the same, or nobody knows.
+std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained,
+                                     const std::string& path);
+
 // The data of a run file, by the kind of its model. Throws ConfigError where data.path is missing
 // or does not go with the model, IoError where the data cannot be read. `validation_key` names what
 // the user gave data.validation by.

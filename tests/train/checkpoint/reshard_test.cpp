@@ -51,6 +51,30 @@ TEST(Reshard, ThereAndBackAreTheSameFiles) {
   }
 }
 
+TEST(Reshard, ANewRunDirectoryHasWhatTextsAndPathsAreUnderstoodBy) {
+  const Scratch scratch;
+  const std::string one = scratch.path() + "/one";
+  SmallModel model;
+  model.save(one, 4);
+  std::ofstream(one + "/started_in") << "/some/where\n";
+  std::ofstream(one + "/tokenizer.json") << "{}";
+  std::ofstream(one + "/tokenizer.model") << "another's";
+  const std::string source = checkpoint_path(one, 4);
+  Manifest manifest = verify_checkpoint(source);
+  manifest.data = {{"tokenizer", "bpe:0123456789abcdef"}};
+  const std::string there = scratch.path() + "/there";
+  reshard_checkpoint(source + "/", manifest, there, 2);
+  EXPECT_EQ(bytes_of(there + "/started_in"), "/some/where\n");
+  EXPECT_EQ(bytes_of(there + "/tokenizer.json"), "{}");
+  EXPECT_FALSE(std::filesystem::exists(there + "/tokenizer.model"));
+  // Of a run directory that is there already everything else is its own.
+  const std::string own = scratch.path() + "/own";
+  std::filesystem::create_directories(own);
+  std::ofstream(own + "/config.toml") << "";
+  reshard_checkpoint(source, manifest, own, 2);
+  EXPECT_FALSE(std::filesystem::exists(own + "/started_in"));
+}
+
 TEST(Reshard, WhatIsThereIsNotReplacedAndFailuresLeaveNothing) {
   const Scratch scratch;
   SmallModel model;

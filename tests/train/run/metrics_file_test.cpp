@@ -225,6 +225,58 @@ TEST(Metrics, AFileThatIsRemovedIsBegunAnew) {
   EXPECT_NE(told[0].find("the rows before step 3 are lost"), std::string::npos) << told[0];
 }
 
+TEST(Metrics, ALaterRowOfTheSameStepTakesThePlaceOfTheFirst) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  {
+    MetricsFile metrics(scratch.path(), 0, unexpected);
+    for (const std::int64_t step : {1, 2, 3}) metrics.append(row(step));
+    StepMetrics again = row(3);
+    again.validation_loss = 0.5;
+    metrics.append(again);
+    EXPECT_EQ(read_metrics(scratch.path()).back().validation_loss, 0.5);
+    metrics.append(row(3));
+    metrics.append(row(4));
+  }
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  EXPECT_FALSE(read_metrics(scratch.path())[2].validation_loss.has_value());
+  // Of the first step of a start that goes on.
+  MetricsFile metrics(scratch.path(), 2, unexpected);
+  metrics.append(row(3));
+  metrics.append(row(3));
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2, 3}));
+}
+
+TEST(Metrics, LinesOfAnyLengthAreReadInPieces) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  const std::vector<std::string> lines = lines_of_steps(scratch, 3);
+  // Rows whose ends lie anywhere in a piece of a mebibyte, by a key that nobody asks for.
+  std::vector<std::string> long_lines;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string filling((std::size_t{1} << 19) * (i + 1) - 7 * i, 'x');
+    long_lines.push_back(lines[i].substr(0, lines[i].size() - 1) + ",\"filling\":\"" + filling +
+                         "\"}");
+  }
+  std::ofstream(path) << joined(long_lines);
+  const auto changed = fs::last_write_time(path);
+  { const MetricsFile metrics(scratch.path(), 3, unexpected); }
+  EXPECT_EQ(fs::last_write_time(path), changed) << "a file that is as it should be stays";
+  EXPECT_EQ(read_metrics(scratch.path()).size(), 3U);
+  { const MetricsFile metrics(scratch.path(), 2, unexpected); }
+  EXPECT_EQ(steps_of(path), (std::vector<std::int64_t>{1, 2}));
+}
+
+TEST(Metrics, AFileThatWasLongerThanWhatIsReadAsAWhole) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  const std::vector<std::string> lines = lines_of_steps(scratch, 2);
+  // A hole of 2 GiB, which takes no space: a line of zeros that ends nowhere is told by its path.
+  fs::resize_file(path, std::uintmax_t{2} << 30);
+  expect_io_error(path, "a line without an end",
+                  [&] { const MetricsFile metrics(scratch.path(), 2, unexpected); });
+}
+
 TEST(Metrics, SecondsBetweenStepsAreReadAsTheyWereWritten) {
   const Scratch scratch;
   {

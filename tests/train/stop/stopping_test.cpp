@@ -1,11 +1,16 @@
 // What stopping is made of: the gate of the loop, meetings in a folder, and the files of a run
 // directory that are about it.
+#include <array>
+#include <csignal>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "base/awake_time.hpp"
 #include "train/run/run_lock.hpp"
 #include "train/scratch.hpp"
 #include "train/stop/file_meeting.hpp"
+#include "train/stop/signals.hpp"
 #include "train/stop/step_gate.hpp"
 #include "train/stop/stop_file.hpp"
 
@@ -131,6 +136,21 @@ TEST(FileMeeting, GathersTextsInOrderAndGoesInPhases) {
   EXPECT_FALSE(fs::exists(scratch.path("meeting")));
 }
 
+TEST(FileMeeting, AsksForNewsOnlyNowAndThenAndWaitsWhileThereAreSome) {
+  const Scratch scratch;
+  std::atomic<std::int64_t> asked{0};
+  FileMeeting waiting(scratch.path("meeting"), 0, 2, 1s, [&] { return ++asked; });
+  FileMeeting late(scratch.path("meeting"), 1, 2, 1s, [] { return 0; });
+  std::thread other([&] {
+    std::this_thread::sleep_for(2300ms);  // longer than the patience of who hears no news
+    late.gather("at last");
+  });
+  EXPECT_EQ(waiting.gather("first"), (std::vector<std::string>{"first", "at last"}));
+  other.join();
+  EXPECT_GE(asked, 3);
+  EXPECT_LE(asked, 6);
+}
+
 TEST(FileMeeting, FailsOnAllWhereItFailedOnOne) {
   for (int failing = 0; failing < 3; ++failing) {
     const Scratch scratch;
@@ -156,6 +176,67 @@ TEST(FileMeeting, GivesUpOnAMemberThatIsGone) {
   for (const int member : {0, 2})
     EXPECT_NE(outcomes[static_cast<std::size_t>(member)].failure.find("another rank is gone"),
               std::string::npos);
+}
+
+TEST(AwakeTime, CountsOfAPauseInWhichNobodyCouldAskOneSecond) {
+  const AwakeTime::Clock::time_point start{};
+  AwakeTime time(start);
+  EXPECT_EQ(time.passed(start + 250ms), 250ms);
+  EXPECT_EQ(time.passed(start + 1000ms), 1000ms);
+  EXPECT_EQ(time.passed(start + 1h), 2000ms);
+  EXPECT_EQ(time.passed(start + 1h + 500ms), 2500ms);
+  time.restart(start + 2h);
+  EXPECT_EQ(time.passed(start + 2h + 100ms), 100ms);
+}
+
+class Handlers {
+ public:
+  Handlers() {
+    for (std::size_t i = 0; i < numbers.size(); ++i) before_[i] = std::signal(numbers[i], SIG_DFL);
+  }
+  ~Handlers() {
+    for (std::size_t i = 0; i < numbers.size(); ++i) std::signal(numbers[i], before_[i]);
+  }
+  Handlers(const Handlers&) = delete;
+  Handlers& operator=(const Handlers&) = delete;
+
+  static bool is_ignored(int number) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    return now.sa_handler == SIG_IGN;
+  }
+
+ private:
+  static constexpr std::array<int, 5> numbers = {SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGPIPE};
+  std::array<void (*)(int), numbers.size()> before_{};
+};
+
+TEST(SignalGuard, AProcessThatHasSavedAllDiesOfNoRequestToStop) {
+  const Handlers handlers;
+  { const SignalGuard guard(/*launched=*/true); }
+  for (const int number : {SIGHUP, SIGTERM, SIGUSR1}) EXPECT_TRUE(Handlers::is_ignored(number));
+  EXPECT_FALSE(Handlers::is_ignored(SIGINT));
+}
+
+TEST(SignalGuard, WhatIsPrintedNeedsNoReader) {
+  const Handlers handlers;
+  {
+    const SignalGuard guard(/*launched=*/false);
+    EXPECT_TRUE(Handlers::is_ignored(SIGPIPE));
+  }
+  EXPECT_TRUE(Handlers::is_ignored(SIGPIPE));
+}
+
+TEST(SignalGuard, AProcessThatEndsWithAnErrorCanBeEnded) {
+  const Handlers handlers;
+  EXPECT_THROW(
+      {
+        const SignalGuard guard(/*launched=*/true);
+        throw std::runtime_error("an error of the run");
+      },
+      std::runtime_error);
+  for (const int number : {SIGHUP, SIGTERM, SIGINT}) EXPECT_FALSE(Handlers::is_ignored(number));
+  EXPECT_TRUE(Handlers::is_ignored(SIGUSR1));
 }
 
 TEST(StopFile, IsThereUntilForgotten) {
@@ -205,10 +286,18 @@ TEST(Parting, IsAwaitedWhileItLivesAndClearedAwayWhenItDoesNot) {
   const std::string half =
       scratch.path(std::string("checkpoints/.partial-step-5") + parting_suffix);
   fs::create_directories(half);
-  await_parting(scratch.path(), note, 100ms);
+  // Each start says so once and goes on, whether it may remove anything or not.
+  notes.clear();
+  const std::vector<std::string> lost = await_parting(scratch.path(), note, 100ms);
+  EXPECT_EQ(lost, std::vector<std::string>{folder});
+  EXPECT_TRUE(fs::exists(folder));
+  EXPECT_TRUE(fs::exists(half));
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_NE(notes.back().find("no sign of life"), std::string::npos);
+  remove_lost_parting(scratch.path(), lost, note);
   EXPECT_FALSE(fs::exists(folder));
   EXPECT_FALSE(fs::exists(half));
-  EXPECT_NE(notes.back().find("no sign of life"), std::string::npos);
+  EXPECT_EQ(notes.size(), 2U);
 }
 
 }  // namespace
