@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "data/fields/field_step.hpp"
 
 namespace garonne::data {
 namespace {
@@ -16,21 +17,10 @@ namespace {
 // Files that a list shows at its two ends.
 constexpr std::size_t shown_files = 12;
 
-std::string step_text(const FieldDatasetInfo& info) {
-  const double step = info.frame_seconds;
-  if (step == 0) return "unknown steps";
-  if (!info.in_seconds) return fmt::format("steps of {:g} (no unit of time in the files)", step);
-  const std::int64_t months = info.has_times ? months_of_step(step, info.calendar) : 0;
-  if (months > 0) return "steps of " + months_text(months);
-  if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
-  if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
-  return fmt::format("steps of {:g} s", step);
-}
-
 std::string frames_text(const FieldDatasetInfo& info) {
   if (info.pairs) return fmt::format("{} pairs of inputs and targets, no time", info.frames);
   std::string text = fmt::format("{} in {} without a gap, {}", info.frames,
-                                 counted(info.runs, "run"), step_text(info));
+                                 counted(info.runs, "run"), to_text(step_of(info)));
   if (info.has_times) {
     text += fmt::format("\n              {} to {}, calendar {}",
                         format_time(info.first_time, info.calendar),

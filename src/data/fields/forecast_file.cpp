@@ -38,6 +38,7 @@ std::int64_t length(const auto& values) {
 // What two forecasts have to have alike for the one to go on with the file of the other.
 nlohmann::ordered_json identity(const ForecastSetting& setting) {
   return {{"run", setting.run},          {"step", setting.step},
+          {"model", setting.model},      {"contents", setting.contents},
           {"data", setting.fields.path}, {"channels", setting.fields.target_channels},
           {"frames", setting.frames},    {"steps", setting.leads},
           {"members", setting.members},  {"noise", setting.noise},
@@ -231,8 +232,7 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
     write_periods(out, "lead", {setting.leads},
                   std::span(periods).first(static_cast<std::size_t>(setting.leads)));
   } else {
-    const std::int64_t months =
-        months_of_step(setting.fields.frame_seconds, setting.fields.calendar);
+    const std::int64_t months = setting.frame_step.months();
     write_leads(out, "lead", steps, common ? setting.lead_seconds : 0,
                 months > 0 ? "steps of the model, of calendar months" : "steps of the model");
   }
@@ -243,7 +243,7 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
     write_numbers(out, "realization", members);
     out.attributes("realization").write("standard_name", std::string("realization"));
   }
-  if (dated) {
+  if (dated && !setting.valid_times.empty()) {
     write_times(out, "valid_time", {starts, setting.leads}, setting.valid_times,
                 setting.fields.calendar);
     out.attributes("valid_time").write("standard_name", std::string("time"));

@@ -11,6 +11,7 @@
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/element_type.hpp"
@@ -136,6 +137,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   };
   TrainedModel trained;
   session.agree([&] { trained.config = run_directory_config(run_directory); });
+  trained.identity = hash_text(config_to_toml(trained.config));
   // Each rank may have a copy of its own.
   trained.config.run.directory.clear();
   const int threads = agree_on_run(trained.config, session);
@@ -159,6 +161,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     return facts;
   });
   trained.step = start.step;
+  if (!start.checkpoint.empty()) trained.identity = manifest.hash;
+  if (saved_as.of_run) trained.data = manifest.data;
   // What is in the manifest is compared with the paths that were given.
   session.agree([&] { trained.config = with_found_data(trained.config, run_directory); });
   if (!validation) {

@@ -146,7 +146,6 @@ data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDa
                                  info, source);
 }
 
-// Of the numbers that are used; the same ones may come from files of several kinds.
 std::string hash_of(const data::FieldStatistics& statistics) {
   std::string text = statistics.mode;
   const auto add = [&](const std::vector<float>& values) {
@@ -184,6 +183,14 @@ std::vector<std::vector<double>> stored_coordinates(const data::FieldDatasetInfo
     stored.push_back(is_stored ? axis : std::vector<double>());
   }
   return stored;
+}
+
+constexpr const char* step_key = "frame_step";
+
+nlohmann::json step_json(const data::FieldStep& step) {
+  return {{"length", step.length},
+          {"in_seconds", step.in_seconds},
+          {"calendar", step.calendar ? data::calendar_name(*step.calendar) : ""}};
 }
 
 data::FieldDataset open_training(const RunConfig& config) {
@@ -281,7 +288,27 @@ nlohmann::json FieldWorkload::manifest() const {
           {"axes", printable_names(info_.axes)},
           {"coordinates", stored_coordinates(info_)},
           {"input_units", info_.input_units},
-          {"target_units", info_.target_units}};
+          {"target_units", info_.target_units},
+          {"frame_step", step_json(data::step_of(info_))}};
+}
+
+data::FieldStep step_in_manifest(const nlohmann::json& data, const std::string& where) {
+  const std::string name = where + ": data";
+  const JsonFile file(data, name, FileOwner::Run);
+  data::FieldStep step;
+  if (!data.is_object() || !file.root().has(step_key)) return step;
+  const JsonPlace place = file.root().key(step_key);
+  step.length = place.key("length").number(0, 1e300);
+  step.in_seconds = place.key("in_seconds").truth();
+  const std::string calendar = place.key("calendar").text();
+  if (calendar.empty()) return step;
+  step.calendar = data::calendar_named(calendar);
+  if (!step.calendar) place.key("calendar").refuse("is no calendar");
+  return step;
+}
+
+std::string FieldWorkload::statistics_hash() const {
+  return hash_of(statistics_);
 }
 
 std::string FieldWorkload::difference_from(const nlohmann::json& data,
@@ -304,7 +331,9 @@ std::string FieldWorkload::difference_from(const nlohmann::json& data,
   trained_on.target_units = file.root().key("target_units").texts();
   trained_on.input_units.resize(trained_on.input_channels.size());
   trained_on.target_units.resize(trained_on.target_channels.size());
-  return data::difference_of(data::traits_of(info_), data::traits_of(trained_on));
+  data::FieldTraits then = data::traits_of(trained_on);
+  then.step = step_in_manifest(data, checkpoint + "/manifest.json");
+  return data::difference_of(data::traits_of(info_), then);
 }
 
 dist::Facts FieldWorkload::contents() const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "data/fields/field_dataset.hpp"
+#include "data/fields/field_step.hpp"
 #include "data/statistics/field_statistics.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/workload/workload.hpp"
@@ -20,11 +21,15 @@ bool has_validation(const RunConfig& config);
 nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo& info,
                            const data::FieldStatistics& statistics);
 
+// The step in time of what was trained on, as `data` of a manifest (docs/formats.md) says it; not
+// known from manifests of before, and from a null. IoError: it is said wrongly.
+data::FieldStep step_in_manifest(const nlohmann::json& data, const std::string& where);
+
 class FieldWorkload final : public Workload {
  public:
   // Reads headers and statistics. Throws ConfigError where the statistics that data.normalisation
   // wants are not there, with the command that makes them, or where the validation data are of
-  // another shape, grid or units (`validation_key`), or the statistics are; IoError as
+  // another shape, grid, units or step (`validation_key`), or the statistics are; IoError as
   // FieldDataset::open.
   explicit FieldWorkload(const RunConfig& config,
                          const std::string& validation_key = "data.validation");
@@ -47,6 +52,8 @@ class FieldWorkload final : public Workload {
 
   const data::FieldDatasetInfo& info() const { return info_; }
   const data::FieldStatistics& statistics() const { return statistics_; }
+  // Of the numbers that are used; the same ones may come from files of several kinds.
+  std::string statistics_hash() const;
 
  private:
   // Described once, and read by the streams.

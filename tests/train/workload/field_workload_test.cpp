@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "data/fields/field_files.hpp"
 #include "data/statistics/field_statistics.hpp"
+#include "train/evaluation/small_fields.hpp"
 #include "train/scratch.hpp"
 
 namespace garonne::train {
@@ -56,6 +57,32 @@ TEST(FieldWorkload, WeighsByLatitudesAndNotByMetres) {
   info.axes = {"y", "x"};
   info.coordinates = {{2e6, 1e6, 0}, {0, 1e6}};
   EXPECT_TRUE(field_shape({}, info, {}).area_weights.empty());
+}
+
+// Daily training with six-hourly validation, and a resume on other data.
+TEST(FieldWorkload, StepsOfTrainingAndValidationAreAlike) {
+  const test::Scratch scratch;
+  test::write_frames(scratch.path("daily.h5"), {"a"}, test::random_frames(5, 1));
+  test::write_frames(scratch.path("later.h5"), {"a"}, test::random_frames(5, 2), 100);
+  test::write_frames(scratch.path("dense.h5"), {"a"}, test::random_frames(5, 3), 100, 0.25);
+  const FieldWorkload daily(test::small_config(scratch, "daily.h5", "later.h5"));
+  try {
+    const FieldWorkload refused(test::small_config(scratch, "daily.h5", "dense.h5"));
+    FAIL() << "was not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "data.validation");
+    EXPECT_NE(error.reason().find("has steps of 6 h"), std::string::npos) << error.what();
+  }
+  const FieldWorkload dense(test::small_config(scratch, "dense.h5", ""));
+  nlohmann::json manifest = daily.manifest();
+  EXPECT_EQ(daily.difference_from(manifest, "c"), "");
+  EXPECT_EQ(dense.difference_from(manifest, "c"), "has steps of 6 h, and c has steps of 24 h");
+  EXPECT_TRUE(data::same_step(step_in_manifest(manifest, "c"), data::step_of(daily.info())));
+  EXPECT_TRUE(step_in_manifest(manifest, "c").calendar);
+  // One of before says no step.
+  manifest.erase("frame_step");
+  EXPECT_EQ(dense.difference_from(manifest, "c"), "");
+  EXPECT_FALSE(step_in_manifest(manifest, "c").known());
 }
 
 TEST(FieldWorkload, ServesWhatIsWantedAndReadsNothingElse) {
