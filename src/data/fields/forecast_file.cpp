@@ -151,6 +151,10 @@ void ForecastFile::Parts::make() const {
   PartialFile partial(part);
   Hdf5File out = Hdf5File::create(partial.path());
   const std::vector<std::string> axes = write_axes(out, "", setting.fields);
+  std::vector<std::string> taken = names;
+  taken.insert(taken.end(), axes.begin(), axes.end());
+  taken.insert(taken.end(), {"time", "lead", "realization", "valid_time", "forecast_period"});
+  const std::string mapping = write_grid_mapping(out, setting.fields.grid_mapping, taken);
   describe(out);
   Shape shape = front(setting.members, length(setting.starts));
   const std::vector<std::int32_t> none(static_cast<std::size_t>(setting.members) *
@@ -190,6 +194,7 @@ void ForecastFile::Parts::make() const {
     if (channel < standard_names.size() && !standard_names[channel].empty()) {
       attributes.write("standard_name", standard_names[channel]);
     }
+    if (!mapping.empty()) attributes.write("grid_mapping", mapping);
     if (!setting.valid_times.empty() && setting.fields.has_times) {
       attributes.write("coordinates", std::string(one_for_all_starts(setting, periods_of(setting))
                                                       ? "valid_time"
