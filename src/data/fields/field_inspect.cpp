@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -35,6 +37,7 @@ std::string frames_text(const FieldDatasetInfo& info) {
 
 std::string axis_text(const FieldDatasetInfo& info, std::size_t axis) {
   std::string text = axis < info.axes.size() ? info.axes[axis] : fmt::format("axis {}", axis);
+  if (axis < info.axis_texts.size()) text = info.axis_texts[axis].name;
   text += fmt::format(" {}", info.points[axis]);
   if (axis < info.coordinates.size() && !info.coordinates[axis].empty()) {
     text += fmt::format(" ({:g} to {:g})", info.coordinates[axis].front(),
@@ -115,6 +118,23 @@ nlohmann::ordered_json summary_json(const FieldSummary& summary) {
 }
 
 }  // namespace
+
+void count_stored_bytes(FieldDatasetInfo& info) {
+  namespace fs = std::filesystem;
+  for (FieldFileInfo& file : info.files) {
+    std::error_code error;
+    if (!fs::is_directory(file.path, error)) continue;
+    std::int64_t bytes = 0;
+    fs::recursive_directory_iterator entry(file.path, error);
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      std::error_code of_file;
+      if (entry->is_symlink(of_file) || !entry->is_regular_file(of_file)) continue;
+      const auto size = entry->file_size(of_file);
+      if (!of_file) bytes += static_cast<std::int64_t>(size);
+    }
+    if (!error) file.bytes = bytes;
+  }
+}
 
 std::string describe(const FieldDatasetInfo& info) {
   std::int64_t bytes = 0;
