@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -128,6 +131,20 @@ class CutFieldBatches final : public BatchStream {
   std::vector<data::FieldStream> streams_;
 };
 
+// What makes the statistics of these channels and of the frames that are trained on, no others.
+std::string statistics_command(const RunConfig& config, const data::FieldDatasetInfo& info) {
+  const RunConfig::Data& keys = config.data;
+  std::string command = fmt::format("garonne data statistics {} --output FILE.h5", info.path);
+  if (keys.layout != "auto") command += " --layout " + keys.layout;
+  if (!keys.period.empty()) command += " --period " + keys.period;
+  if (!keys.inputs.empty() || !keys.targets.empty())
+    command += fmt::format(" --channels {}", fmt::join(data::channels_of(info), ","));
+  if (keys.lead != 1) command += fmt::format(" --lead {}", keys.lead);
+  if (keys.missing != "refuse") command += " --missing " + keys.missing;
+  if (keys.normalisation == "pointwise") command += " --pointwise";
+  return command;
+}
+
 data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
   const std::string& mode = config.data.normalisation;
   data::check_normalisation(mode);
@@ -138,9 +155,8 @@ data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDa
     throw ConfigError(
         "data.statistics", "",
         fmt::format("is needed for data.normalisation = {}: there are none beside {}; make them "
-                    "with `garonne data statistics {} --output FILE.h5{}`, or set "
-                    "data.normalisation = none",
-                    mode, info.path, info.path, mode == "pointwise" ? " --pointwise" : ""));
+                    "with `{}`, or set data.normalisation = none",
+                    mode, info.path, statistics_command(config, info)));
   }
   return data::choose_statistics(data::load_field_summaries(source, info, config.data.lead), mode,
                                  info, source);
@@ -183,6 +199,38 @@ std::vector<std::vector<double>> stored_coordinates(const data::FieldDatasetInfo
     stored.push_back(is_stored ? axis : std::vector<double>());
   }
   return stored;
+}
+
+bool share_files(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  std::set<std::string> paths;
+  const auto place = [](const data::FieldFileInfo& file) {
+    std::error_code error;
+    const auto canonical = std::filesystem::weakly_canonical(file.path, error);
+    return error ? file.path : canonical.string();
+  };
+  for (const data::FieldFileInfo& file : one.files) paths.insert(place(file));
+  return std::any_of(other.files.begin(), other.files.end(),
+                     [&](const auto& file) { return paths.contains(place(file)); });
+}
+
+// By what headers say, since contents have to be read.
+bool may_be_copies(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  const auto alike = [](const data::FieldFileInfo& a, const data::FieldFileInfo& b) {
+    return a.bytes == b.bytes && a.frames == b.frames && a.first_time == b.first_time &&
+           a.last_time == b.last_time;
+  };
+  return std::any_of(one.files.begin(), one.files.end(), [&](const auto& file) {
+    return std::any_of(other.files.begin(), other.files.end(),
+                       [&](const auto& candidate) { return alike(file, candidate); });
+  });
+}
+
+bool share_contents(const data::FieldDataset& one, const data::FieldDataset& other) {
+  std::set<std::string> contents;
+  for (const data::FileIdentity& file : one.identity()) contents.insert(file.contents);
+  const std::vector<data::FileIdentity> others = other.identity();
+  return std::any_of(others.begin(), others.end(),
+                     [&](const auto& file) { return contents.contains(file.contents); });
 }
 
 constexpr const char* step_key = "frame_step";
@@ -245,6 +293,13 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
       (info.grid == "regional" && !info.axes.empty() && info.axes[0] == "latitude");
   if (of_degrees && !info.coordinates.empty())
     shape.area_weights = data::area_weights(info.coordinates.front());
+  if (config.train.loss == "area-l2" && is_sphere_grid(info.grid) && shape.area_weights.empty()) {
+    throw ConfigError(
+        "train.loss", config.train.loss,
+        fmt::format("wants the latitudes of the rows, which nothing tells of {}; give them in "
+                    "data.json beside the files (coords: lat, lon), or set train.loss = squared-l2",
+                    info.path));
+  }
   if (config.train.decode) {
     if (statistics.mode == "none") {
       throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
@@ -276,6 +331,38 @@ std::string FieldWorkload::summary() const {
                   fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
   if (validation_) text += fmt::format(", {} for validation", validation_->info().samples);
   return text;
+}
+
+std::vector<std::string> FieldWorkload::notes() const {
+  std::vector<std::string> notes = info_.notes;
+  if (std::string note = overlap_note(); !note.empty()) notes.push_back(std::move(note));
+  return notes;
+}
+
+std::string FieldWorkload::overlap_note() const {
+  if (!validation_) return "";
+  const data::FieldDatasetInfo& other = validation_->info();
+  if (!share_files(other, info_)) {
+    return may_be_copies(other, info_) && share_contents(*validation_, training_)
+               ? fmt::format(
+                     "{} holds what is trained on in {}: its loss and skill are of what the "
+                     "model has seen",
+                     other.path, info_.path)
+               : "";
+  }
+  if (!info_.has_times) {
+    return fmt::format(
+        "{} is trained on, and validated with: loss and skill are of what the model has seen",
+        other.path);
+  }
+  const double first = std::max(info_.first_time, other.first_time);
+  const double last = std::min(info_.last_time, other.last_time);
+  if (first > last) return "";
+  return fmt::format(
+      "{} is trained on, and validated with, from {} to {}: loss and skill are of what the model "
+      "has seen; give data.period and data.validation_period dates apart",
+      other.path, data::format_time(first, info_.calendar),
+      data::format_time(last, info_.calendar));
 }
 
 nlohmann::json FieldWorkload::manifest() const {

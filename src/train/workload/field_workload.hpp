@@ -16,8 +16,8 @@ data::FieldQuery field_query(const RunConfig& config, Part part);
 // Whether a run file names data for validation: other files, or other dates.
 bool has_validation(const RunConfig& config);
 
-// What a model needs to know of such data. Throws ConfigError (train.decode) where they are not
-// normalised.
+// What a model needs to know of such data. Throws ConfigError: train.decode where they are not
+// normalised, train.loss = area-l2 for rows of a sphere whose latitudes nobody tells.
 nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo& info,
                            const data::FieldStatistics& statistics);
 
@@ -36,6 +36,9 @@ class FieldWorkload final : public Workload {
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
+  std::vector<std::string> notes() const override;
+  // Where samples of the validation are trained on; empty where none is known to be. IoError.
+  std::string overlap_note() const;
   nlohmann::json manifest() const override;
   std::string difference_from(const nlohmann::json& data,
                               const std::string& checkpoint) const override;

@@ -85,6 +85,76 @@ TEST(FieldWorkload, StepsOfTrainingAndValidationAreAlike) {
   EXPECT_FALSE(step_in_manifest(manifest, "c").known());
 }
 
+TEST(FieldWorkload, AreasWantLatitudes) {
+  const test::Scratch scratch;
+  const auto open = [&](std::int64_t columns, const std::string& loss) {
+    data::testing::YearlyFile year;
+    year.coordinates = false;
+    year.columns = columns;
+    year.write(scratch.path("1979.h5"));
+    RunConfig config = test::small_config(scratch, "1979.h5", "");
+    config.train.loss = loss;
+    return FieldWorkload(config).facts().fields.area_weights;
+  };
+  EXPECT_EQ(open(8, "area-l2"), data::area_weights({90, 45, 0, -45, -90}));
+  EXPECT_TRUE(open(9, "squared-l2").empty());
+  try {
+    open(9, "area-l2");
+    FAIL() << "was not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "train.loss");
+    EXPECT_NE(error.reason().find("data.json"), std::string::npos) << error.what();
+  }
+}
+
+// Statistics of what is trained on: those of validation years would leak into it.
+TEST(FieldWorkload, SaysWhatMakesItsStatistics) {
+  const test::Scratch scratch;
+  test::write_frames(scratch.path("years.h5"), {"a", "b", "c"}, test::random_frames(3 * 40, 1));
+  RunConfig config = test::small_config(scratch, "years.h5", "");
+  config.data.normalisation = "pointwise";
+  config.data.period = "1970-01";
+  config.data.missing = "mask";
+  config.data.lead = 2;
+  config.data.inputs = "b,a";
+  config.data.targets = "c";
+  try {
+    const FieldWorkload refused(config);
+    FAIL() << "was not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(error.reason().find("years.h5 --output FILE.h5 --period 1970-01 --channels b,a,c "
+                                  "--lead 2 --missing mask --pointwise`"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(FieldWorkload, SaysWhereValidationIsTrainedOn) {
+  const test::Scratch scratch;
+  const auto frames = test::random_frames(40, 1);
+  test::write_frames(scratch.path("a.h5"), {"a"}, frames);
+  test::write_frames(scratch.path("copy.h5"), {"a"}, frames);
+  test::write_frames(scratch.path("other.h5"), {"a"}, test::random_frames(40, 2));
+  const auto note = [&](const std::string& path, const std::string& period,
+                        const std::string& validation, const std::string& of_validation) {
+    RunConfig config = test::small_config(scratch, path, validation);
+    config.data.period = period;
+    config.data.validation_period = of_validation;
+    const FieldWorkload workload(config);
+    EXPECT_EQ(workload.notes().size(), workload.overlap_note().empty() ? 0 : 1U);
+    return workload.overlap_note();
+  };
+  EXPECT_EQ(note("a.h5", "1970-01", "", "1970-02"), "");
+  EXPECT_EQ(note("a.h5", "", "other.h5", ""), "");
+  EXPECT_EQ(note("a.h5", "", "", ""), "");
+  EXPECT_NE(note("a.h5", "1970-01", "", "1970-01-20/").find("1970-01-20 00:00 to 1970-01-31 00:00"),
+            std::string::npos);
+  EXPECT_NE(note("a.h5", "", "a.h5", "").find("is trained on, and validated with"),
+            std::string::npos);
+  EXPECT_NE(note("a.h5", "", "copy.h5", "").find("copy.h5 holds what is trained on"),
+            std::string::npos);
+}
+
 TEST(FieldWorkload, ServesWhatIsWantedAndReadsNothingElse) {
   const test::Scratch scratch;
   const FieldWorkload workload = workload_with_unreadable_targets(scratch);
