@@ -138,7 +138,8 @@ TEST(ForecastFile, PeriodsAreThoseOfTheDates) {
   const auto at = [](int month) { return date_seconds(2001, month, 1, Calendar::Standard); };
   ForecastSetting setting = small_setting(1);
   setting.fields.calendar = Calendar::Standard;
-  setting.fields.frame_seconds = setting.lead_seconds = 31 * 86400.0;
+  setting.lead_seconds = 31 * 86400.0;
+  setting.frame_step = {setting.lead_seconds, true, setting.fields.calendar};
   setting.starts = {at(1)};
   setting.frames = {0};
   setting.valid_times = {at(2), at(3), at(4)};

@@ -159,6 +159,7 @@ TEST(FieldStatistics, ConstantsWantToBeNamed) {
   const std::string path = scratch.path("model.nc");
   testing::NetcdfFile().write(path);
   FieldQuery query = query_of(path);
+  query.missing = "mask";
   dist::Session session = dist::Session::single();
   const FieldSummaries summaries = summarise_fields(query, false, session);
   query.input_channels = {"t2m", "orography"};
