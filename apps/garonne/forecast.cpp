@@ -53,7 +53,8 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
   session.agree([&] {
     train::expect_model_of(train::fields_kind(), trained.config.model.kind, "garonne forecast",
                            options.run);
-    workload = train::open_workload(trained.config);
+    workload =
+        std::make_unique<train::FieldWorkload>(trained.config, "data.validation", trained.data);
   });
   dist::agree_on(session, [&] { return workload->contents(); });
   const auto& fields = dynamic_cast<const train::FieldWorkload&>(*workload);

@@ -273,7 +273,11 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   stored.config.run.device = "cpu";
   stored.config.train.products = RunConfig().train.products;
   stored.config.memory = RunConfig().memory;
-  stored.setup = make_setup(stored.config, facts_at(*saved, stored.config), /*threads=*/1);
+  // Nothing is validated.
+  RunConfig alone = stored.config;
+  alone.data.validation.clear();
+  alone.data.validation_period.clear();
+  stored.setup = make_setup(stored.config, facts_at(*saved, alone), /*threads=*/1);
   std::shared_ptr<const ComputeSession> compute;
   if (!saved->of_run) compute = std::make_shared<const ComputeSession>(1);
   std::shared_ptr<const ShardReader> reader;

@@ -14,13 +14,12 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/json_input.hpp"
-#include "base/printable.hpp"
 #include "base/sphere_grid.hpp"
 #include "data/fields/field_match.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
 #include "nn/model_kind.hpp"
+#include "train/workload/field_manifest.hpp"
 
 namespace garonne::train {
 namespace {
@@ -181,26 +180,6 @@ std::string extent(const std::vector<std::int64_t>& points) {
   return fmt::format("{}", fmt::join(points, " x "));
 }
 
-std::vector<std::string> printable_names(const std::vector<std::string>& names) {
-  std::vector<std::string> shown;
-  for (const std::string& name : names) shown.push_back(printable(name));
-  return shown;
-}
-
-// Of each axis, as a manifest has them: of one with very many points, or without a number for each,
-// none.
-std::vector<std::vector<double>> stored_coordinates(const data::FieldDatasetInfo& info) {
-  constexpr std::size_t most = 1 << 16;
-  std::vector<std::vector<double>> stored;
-  for (const std::vector<double>& axis : info.coordinates) {
-    const bool is_stored =
-        axis.size() <= most &&
-        std::all_of(axis.begin(), axis.end(), [](double at) { return std::isfinite(at); });
-    stored.push_back(is_stored ? axis : std::vector<double>());
-  }
-  return stored;
-}
-
 bool share_files(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
   std::set<std::string> paths;
   const auto place = [](const data::FieldFileInfo& file) {
@@ -233,12 +212,14 @@ bool share_contents(const data::FieldDataset& one, const data::FieldDataset& oth
                      [&](const auto& file) { return contents.contains(file.contents); });
 }
 
-constexpr const char* step_key = "frame_step";
-
-nlohmann::json step_json(const data::FieldStep& step) {
-  return {{"length", step.length},
-          {"in_seconds", step.in_seconds},
-          {"calendar", step.calendar ? data::calendar_name(*step.calendar) : ""}};
+// Whether a file, a folder, or that of a pattern was there and is no longer.
+bool is_gone(const std::string& path) {
+  if (path.empty()) return false;
+  const std::filesystem::path place(path);
+  const bool pattern = path.find_first_of("*?[") != std::string::npos;
+  std::error_code error;
+  return !std::filesystem::exists(place, error) &&
+         !(pattern && std::filesystem::exists(place.parent_path(), error));
 }
 
 data::FieldDataset open_training(const RunConfig& config) {
@@ -311,17 +292,24 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
   return shape;
 }
 
-FieldWorkload::FieldWorkload(const RunConfig& config, const std::string& validation_key)
-    : training_(open_training(config)),
-      info_(training_.info()),
-      loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
+FieldWorkload::FieldWorkload(const RunConfig& config, const std::string& validation_key,
+                             const nlohmann::json& saved)
+    : loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
                                         : config.train.loss) {
+  const std::string where = "the manifest of " + config.run.directory;
+  std::optional<data::FieldDatasetInfo> before;
+  if (is_gone(config.data.path)) before = info_in_manifest(saved, config.data.history + 1, where);
+  if (!before) training_ = open_training(config);
+  info_ = before ? *before : training_->info();
   if (has_validation(config)) {
     validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
     data::expect_same_fields(validation_key, validation_->info(), info_);
   }
   facts_.validation_samples = validation_ ? validation_->info().samples : 0;
-  statistics_ = statistics_of(config, info_);
+  std::optional<data::FieldStatistics> kept;
+  if (before || is_gone(config.data.statistics))
+    kept = statistics_in_manifest(saved, config.data.normalisation, where);
+  statistics_ = kept ? std::move(*kept) : statistics_of(config, info_);
   facts_.fields = field_shape(config, info_, statistics_);
 }
 
@@ -340,10 +328,10 @@ std::vector<std::string> FieldWorkload::notes() const {
 }
 
 std::string FieldWorkload::overlap_note() const {
-  if (!validation_) return "";
+  if (!validation_ || !training_) return "";
   const data::FieldDatasetInfo& other = validation_->info();
   if (!share_files(other, info_)) {
-    return may_be_copies(other, info_) && share_contents(*validation_, training_)
+    return may_be_copies(other, info_) && share_contents(*validation_, *training_)
                ? fmt::format(
                      "{} holds what is trained on in {}: its loss and skill are of what the "
                      "model has seen",
@@ -366,32 +354,7 @@ std::string FieldWorkload::overlap_note() const {
 }
 
 nlohmann::json FieldWorkload::manifest() const {
-  return {{"path", info_.path},
-          {"layout", info_.layout},
-          {"points", info_.points},
-          {"inputs", info_.input_channels},
-          {"targets", info_.target_channels},
-          {"samples", info_.samples},
-          {"axes", printable_names(info_.axes)},
-          {"coordinates", stored_coordinates(info_)},
-          {"input_units", info_.input_units},
-          {"target_units", info_.target_units},
-          {"frame_step", step_json(data::step_of(info_))}};
-}
-
-data::FieldStep step_in_manifest(const nlohmann::json& data, const std::string& where) {
-  const std::string name = where + ": data";
-  const JsonFile file(data, name, FileOwner::Run);
-  data::FieldStep step;
-  if (!data.is_object() || !file.root().has(step_key)) return step;
-  const JsonPlace place = file.root().key(step_key);
-  step.length = place.key("length").number(0, 1e300);
-  step.in_seconds = place.key("in_seconds").truth();
-  const std::string calendar = place.key("calendar").text();
-  if (calendar.empty()) return step;
-  step.calendar = data::calendar_named(calendar);
-  if (!step.calendar) place.key("calendar").refuse("is no calendar");
-  return step;
+  return manifest_of_fields(info_, statistics_);
 }
 
 std::string FieldWorkload::statistics_hash() const {
@@ -400,31 +363,16 @@ std::string FieldWorkload::statistics_hash() const {
 
 std::string FieldWorkload::difference_from(const nlohmann::json& data,
                                            const std::string& checkpoint) const {
-  const std::string name = checkpoint + "/manifest.json: data";
-  const JsonFile file(data, name, FileOwner::Run);
   // Checkpoints of before have channels alone.
-  for (const char* key :
-       {"points", "inputs", "targets", "axes", "coordinates", "input_units", "target_units"}) {
-    if (!data.is_object() || !file.root().has(key)) return {};
-  }
-  data::FieldDatasetInfo trained_on;
-  trained_on.path = checkpoint;
-  trained_on.axes = file.root().key("axes").texts();
-  for (const JsonPlace& axis : file.root().key("coordinates").elements())
-    trained_on.coordinates.push_back(axis.numbers());
-  trained_on.input_channels = file.root().key("inputs").texts();
-  trained_on.input_units = file.root().key("input_units").texts();
-  trained_on.target_channels = file.root().key("targets").texts();
-  trained_on.target_units = file.root().key("target_units").texts();
-  trained_on.input_units.resize(trained_on.input_channels.size());
-  trained_on.target_units.resize(trained_on.target_channels.size());
-  data::FieldTraits then = data::traits_of(trained_on);
-  then.step = step_in_manifest(data, checkpoint + "/manifest.json");
-  return data::difference_of(data::traits_of(info_), then);
+  std::optional<data::FieldTraits> then = traits_in_manifest(data, checkpoint + "/manifest.json");
+  if (!then) return {};
+  then->of = checkpoint;
+  return data::difference_of(data::traits_of(info_), *then);
 }
 
 dist::Facts FieldWorkload::contents() const {
-  dist::Facts facts = data::file_facts("data.path", training_.identity());
+  dist::Facts facts;
+  if (training_) facts = data::file_facts("data.path", training_->identity());
   if (validation_) {
     dist::append(data::file_facts("data.validation", validation_->identity()), facts);
   }
@@ -448,9 +396,9 @@ std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> r
   const data::FieldParts parts = {
       .input = order.wants("input"), .target = order.wants("target"), .mask = order.wants("mask")};
   const auto open_slab = [&](data::FieldSlab slab) {
-    return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
-                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal,
-                             parts);
+    return data::FieldStream(
+        reader, part == Part::Training ? training_.value() : validation_.value(), slab, statistics_,
+        order.samples_of, order.first_ordinal, order.end_ordinal, parts);
   };
   if (!order.rows.cut()) return std::make_unique<FieldBatches>(order.micro_batches, open_slab({}));
   return std::make_unique<CutFieldBatches>(order.micro_batches, order.rows, info_.plane(/*rows=*/1),

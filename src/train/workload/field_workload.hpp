@@ -31,8 +31,12 @@ class FieldWorkload final : public Workload {
   // wants are not there, with the command that makes them, or where the validation data are of
   // another shape, grid, units or step (`validation_key`), or the statistics are; IoError as
   // FieldDataset::open.
+  // Of data or statistics that are no longer at their paths, `saved`, what the manifest of a
+  // checkpoint says of them, is taken, as far as it says it: samples to train on are then not
+  // there.
   explicit FieldWorkload(const RunConfig& config,
-                         const std::string& validation_key = "data.validation");
+                         const std::string& validation_key = "data.validation",
+                         const nlohmann::json& saved = {});
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
@@ -60,8 +64,8 @@ class FieldWorkload final : public Workload {
 
  private:
   // Described once, and read by the streams.
-  data::FieldDataset training_;
-  const data::FieldDatasetInfo& info_;
+  std::optional<data::FieldDataset> training_;
+  data::FieldDatasetInfo info_;
   std::optional<data::FieldDataset> validation_;
   data::FieldStatistics statistics_;
   std::string loss_;

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <limits>
 #include <string>
 
 #include "base/error.hpp"
 #include "data/fields/field_files.hpp"
+#include "data/fields/field_match.hpp"
 #include "data/statistics/field_statistics.hpp"
 #include "train/evaluation/small_fields.hpp"
 #include "train/scratch.hpp"
@@ -113,7 +115,7 @@ TEST(FieldWorkload, SaysWhatMakesItsStatistics) {
   test::write_frames(scratch.path("years.h5"), {"a", "b", "c"}, test::random_frames(3 * 40, 1));
   RunConfig config = test::small_config(scratch, "years.h5", "");
   config.data.normalisation = "pointwise";
-  config.data.period = "1970-01";
+  config.data.period = "1970-01/1970-01";
   config.data.missing = "mask";
   config.data.lead = 2;
   config.data.inputs = "b,a";
@@ -122,9 +124,10 @@ TEST(FieldWorkload, SaysWhatMakesItsStatistics) {
     const FieldWorkload refused(config);
     FAIL() << "was not refused";
   } catch (const ConfigError& error) {
-    EXPECT_NE(error.reason().find("years.h5 --output FILE.h5 --period 1970-01 --channels b,a,c "
-                                  "--lead 2 --missing mask --pointwise`"),
-              std::string::npos)
+    EXPECT_NE(
+        error.reason().find("years.h5 --output FILE.h5 --period 1970-01/1970-01 --channels b,a,c "
+                            "--lead 2 --missing mask --pointwise`"),
+        std::string::npos)
         << error.what();
   }
 }
@@ -144,15 +147,51 @@ TEST(FieldWorkload, SaysWhereValidationIsTrainedOn) {
     EXPECT_EQ(workload.notes().size(), workload.overlap_note().empty() ? 0 : 1U);
     return workload.overlap_note();
   };
-  EXPECT_EQ(note("a.h5", "1970-01", "", "1970-02"), "");
+  EXPECT_EQ(note("a.h5", "1970-01/1970-01", "", "1970-02/1970-02"), "");
   EXPECT_EQ(note("a.h5", "", "other.h5", ""), "");
   EXPECT_EQ(note("a.h5", "", "", ""), "");
-  EXPECT_NE(note("a.h5", "1970-01", "", "1970-01-20/").find("1970-01-20 00:00 to 1970-01-31 00:00"),
+  EXPECT_NE(note("a.h5", "1970-01/1970-01", "", "1970-01-20/")
+                .find("1970-01-20 00:00 to 1970-01-31 00:00"),
             std::string::npos);
   EXPECT_NE(note("a.h5", "", "a.h5", "").find("is trained on, and validated with"),
             std::string::npos);
   EXPECT_NE(note("a.h5", "", "copy.h5", "").find("copy.h5 holds what is trained on"),
             std::string::npos);
+}
+
+// A run whose data and statistics stayed elsewhere: what a model has to know is in its manifest.
+TEST(FieldWorkload, KnowsWhatItWasTrainedOnWithoutTheFiles) {
+  const test::Scratch scratch;
+  test::write_frames(scratch.path("train.h5"), {"a", "b"}, test::random_frames(6 * 2, 1));
+  RunConfig config = test::small_config(scratch, "train.h5", "");
+  config.data.normalisation = "channel";
+  config.data.statistics = scratch.path("st.h5");
+  config.data.targets = "b";
+  config.data.history = 1;
+  data::FieldQuery query = field_query(config, Part::Training);
+  query.windows = false;
+  query.target_channels = {};
+  dist::Session session = dist::Session::single();
+  data::save_field_summaries(scratch.path("st.h5"), data::summarise_fields(query, false, session));
+  const FieldWorkload there(config);
+  const nlohmann::json saved = nlohmann::json::parse(there.manifest().dump());
+  std::filesystem::rename(scratch.path("st.h5"), scratch.path("moved.h5"));
+  EXPECT_EQ(FieldWorkload(config, "data.validation", saved).statistics_hash(),
+            there.statistics_hash());
+  EXPECT_THROW(const FieldWorkload refused(config), IoError);
+  std::filesystem::remove(scratch.path("train.h5"));
+  const FieldWorkload gone(config, "data.validation", saved);
+  EXPECT_EQ(gone.statistics_hash(), there.statistics_hash());
+  EXPECT_EQ(gone.manifest(), saved);
+  EXPECT_EQ(gone.facts().fields.area_weights, there.facts().fields.area_weights);
+  EXPECT_EQ(gone.facts().fields.input_channels, 4);
+  EXPECT_EQ(data::difference_of(data::traits_of(gone.info()), data::traits_of(there.info())), "");
+  // Manifests of before say too little, and statistics of each point are not kept.
+  nlohmann::json older = saved;
+  older.erase("grid");
+  EXPECT_THROW(FieldWorkload(config, "data.validation", older), IoError);
+  config.data.normalisation = "pointwise";
+  EXPECT_THROW(FieldWorkload(config, "data.validation", saved), IoError);
 }
 
 TEST(FieldWorkload, ServesWhatIsWantedAndReadsNothingElse) {
