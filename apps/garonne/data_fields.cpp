@@ -87,7 +87,8 @@ void add_data_inspect(CLI::App& data, Chosen& chosen) {
       data::FieldQuery lenient = *query;
       lenient.missing = "mask";  // to count what is not there
       lenient.windows = false;
-      const data::FieldDatasetInfo info = data::FieldDataset::open(lenient).info();
+      data::FieldDatasetInfo info = data::FieldDataset::open(lenient).info();
+      data::count_stored_bytes(info);
       nlohmann::ordered_json facts = data::field_dataset_json(info);
       if (!*json) fmt::print("{}", data::describe(info));
       if (*full) {

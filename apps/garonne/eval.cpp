@@ -199,8 +199,12 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
                                       "none, so say what to evaluate on",
                                       options.run));
       }
-      workload =
-          train::open_workload(trained.config, options.data.empty() ? "data.validation" : "--data");
+      const std::string key = options.data.empty() ? "data.validation" : "--data";
+      if (text) {
+        workload = train::open_workload(trained.config, key);
+      } else {
+        workload = std::make_unique<train::FieldWorkload>(trained.config, key, trained.data);
+      }
     });
     dist::agree_on(session, [&] { return workload->contents(); });
     session.agree([&] {

@@ -66,7 +66,8 @@ void print_ensembles(const data::SkillSetting& setting, const data::SkillResults
   }
 }
 
-void print_table(const data::SkillSetting& setting, const data::SkillResults& results) {
+void print_table(const data::SkillSetting& setting, const data::SkillResults& results,
+                 const std::string& note) {
   const std::size_t channels = setting.channels.size();
   const std::size_t sources = setting.sources.size();
   const auto at = [&](const std::vector<double>& values, std::size_t source, std::int64_t lead,
@@ -79,6 +80,7 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
   };
   fmt::print("step {}: {} of {}\n", setting.step,
              counted(setting.samples, setting.fields.pairs ? "pair" : "forecast"), setting.data);
+  if (!note.empty()) fmt::print("note: {}\n", note);
   fmt::print("weights: {} · climatology: {}\n\n", setting.weighting, setting.climatology);
   std::size_t width = 7;
   std::vector<std::string> names;
@@ -132,6 +134,9 @@ FieldEval::FieldEval(const FieldEvalOptions& options, std::string run, train::Tr
       output_(options.output.empty() ? run_ + "/skill.h5" : options.output),
       usual_(options.output.empty()) {
   session.agree([&] {
+    note_ = train::has_validation(trained.config)
+                ? workload.overlap_note()
+                : "the run has no validation data: loss and skill are of what the model has seen";
     evaluation_.emplace(trained, workload, run_, options.evaluation);
     if (session.rank() != 0) return;
     if (usual_) {
@@ -163,12 +168,13 @@ nlohmann::ordered_json FieldEval::run(bool quiet, dist::Session& session) {
     const std::string page_path = run_ + "/" + train::skill_page_file;
     if (usual_) write_file_durably(page_path, json.dump());
     if (!quiet) {
-      print_table(setting, results);
+      print_table(setting, results, note_);
       fmt::print("\npeak {} of {} planned · {}{}\n", format_bytes(evaluation_->peak_bytes()),
                  format_bytes(evaluation_->planned_peak_bytes()), output_,
                  usual_ ? fmt::format(" · {} (for `garonne report`)", page_path) : "");
     }
     json.erase("maps");
+    if (!note_.empty()) json["note"] = note_;
     json["output"] = output_;
   });
   return json;

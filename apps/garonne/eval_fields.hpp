@@ -29,7 +29,8 @@ class FieldEval {
  private:
   std::string run_;
   std::string output_;
-  bool usual_;  // the report shows what it finds beside the usual file
+  std::string note_;  // where what is evaluated on was trained on; else empty
+  bool usual_;        // the report shows what it finds beside the usual file
   std::optional<train::FieldEvaluation> evaluation_;
   std::optional<train::SkillPage> page_;  // both on rank 0
   std::optional<data::SkillFile> file_;

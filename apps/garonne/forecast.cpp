@@ -35,7 +35,8 @@ void print_summary(const ForecastOptions& options, const train::FieldForecast& f
     const auto time = [&](double seconds) {
       return data::format_time(seconds, setting.fields.calendar);
     };
-    fmt::print(", from {} to {}", time(setting.starts.front()), time(setting.valid_times.back()));
+    fmt::print(", from {}", time(setting.starts.front()));
+    if (!setting.valid_times.empty()) fmt::print(" to {}", time(setting.valid_times.back()));
   }
   if (forecast.found() > 0) {
     fmt::print("\nwent on behind {} of {} steps", forecast.found(),
@@ -52,7 +53,8 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
   session.agree([&] {
     train::expect_model_of(train::fields_kind(), trained.config.model.kind, "garonne forecast",
                            options.run);
-    workload = train::open_workload(trained.config);
+    workload =
+        std::make_unique<train::FieldWorkload>(trained.config, "data.validation", trained.data);
   });
   dist::agree_on(session, [&] { return workload->contents(); });
   session.agree([&] {
@@ -66,6 +68,9 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
   std::optional<data::ForecastFile> file;
   session.agree([&] {
     forecast.emplace(trained, fields, options.run, options.forecast);
+    if (session.rank() == 0) {
+      for (const std::string& note : forecast->notes()) fmt::print(stderr, "warning: {}\n", note);
+    }
     if (session.rank() == 0) file.emplace(options.output, forecast->setting());
   });
   forecast->run(session, file ? &*file : nullptr, /*show_progress=*/true);

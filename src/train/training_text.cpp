@@ -106,6 +106,8 @@ std::string model_text(const RunConfig& config, const Setup& whole, const Worklo
       "model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind, describe_sizes(whole),
       static_cast<double>(whole_parameter_elements(whole.model)) / 1e6, describe_numbers(config));
   text += fmt::format("data      {}\n", workload.summary());
+  for (const std::string& note : workload.notes())
+    text += fmt::format("          note: {}\n", note);
   text += validation_note(config, workload.facts());
   text += fmt::format("grid      {} · {} a rank · {} of {} a rank and step\n",
                       to_string(whole.grid.shape()), counted(threads, "thread"),

@@ -84,6 +84,20 @@ class ForecastTest(FieldsTest, unittest.TestCase):
         self.assertIn("absent/x.nc", refused.stderr)
         self.assertEqual(list(self.folder.glob("refused.nc*")), [])
 
+    def test_without_what_it_was_trained_on(self):
+        """A run that was moved: the manifest knows channels, grid, step and statistics."""
+        arguments = ("--steps", 2, "--data", self.folder / "data/test", "--from", "1981-01-03")
+        wanted = self.values(self.forecast("with.nc", *arguments)[0])
+        moved = [(self.folder / "data" / name, self.folder / f"moved_{name}") for name in ("train", "stats")]
+        for there, elsewhere in moved:
+            there.rename(elsewhere)
+        try:
+            self.assertEqual(self.values(self.forecast("without.nc", *arguments)[0]), wanted)
+            run("checkpoint", "export", self.run_directory, "--to", "neuraloperator", self.folder / "package")
+        finally:
+            for there, elsewhere in moved:
+                elsewhere.rename(there)
+
     def test_summary(self):
         output = self.folder / "shown.nc"
         shown = run("forecast", self.run_directory, "--output", output, "--steps", 2).stdout

@@ -192,6 +192,8 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.points = first.points;
   info.axes = first.axes;
   info.coordinates = first.coordinates;
+  info.axis_texts = first.axis_texts;
+  info.grid_mapping = first.grid_mapping;
   info.grid = first.grid;
   info.grid_reason = first.grid_reason;
   info.pairs = first.pairs();

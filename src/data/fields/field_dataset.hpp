@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/fields/cf_time.hpp"
@@ -57,6 +58,20 @@ struct LeftOutVariable {
   auto operator<=>(const LeftOutVariable&) const = default;
 };
 
+// What files say of an axis whose coordinates are no latitudes or longitudes of the Earth: those of
+// a projection, or of a rotated pole.
+struct AxisTexts {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> attributes;  // names and texts
+};
+
+// How such coordinates lie on the Earth, as a `grid_mapping` of the CF Conventions says it.
+struct GridMapping {
+  std::string name;  // of its variable; empty = nobody says
+  std::vector<std::pair<std::string, std::string>> texts;
+  std::vector<std::pair<std::string, std::vector<double>>> numbers;
+};
+
 struct FieldDatasetInfo {
   std::string path;
   std::string layout;
@@ -72,6 +87,10 @@ struct FieldDatasetInfo {
   std::vector<std::int64_t> points;                // [rows, columns]; one or three for such grids
   std::vector<std::string> axes;                   // names of the axes of points
   std::vector<std::vector<double>> coordinates;  // of each axis; degrees on a sphere; may be empty
+  // Of each axis where they are not the Earth's latitudes and longitudes, else empty; `axes` calls
+  // rotated ones latitude and longitude, too, since areas go by them.
+  std::vector<AxisTexts> axis_texts;
+  GridMapping grid_mapping;
   // "periodic", "box", "regional" (a part of the sphere), or one of sphere_grid_name: rows are
   // latitudes of the whole sphere.
   std::string grid;

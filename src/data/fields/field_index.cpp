@@ -12,6 +12,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/contains.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
@@ -387,6 +388,9 @@ FieldIndex index_field_files(const std::string& path, const std::string& layout,
     }
     make_printable(described);
     check_times(described);
+    for (const std::string& note : described.notes) {
+      if (!contains(index.notes, note)) index.notes.push_back(note);
+    }
     index.files.push_back(std::move(described));
   }
   if (index.layout->joins && channels_are_apart(index.files)) {

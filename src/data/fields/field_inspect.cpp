@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "data/fields/field_step.hpp"
 
 namespace garonne::data {
 namespace {
@@ -16,21 +19,10 @@ namespace {
 // Files that a list shows at its two ends.
 constexpr std::size_t shown_files = 12;
 
-std::string step_text(const FieldDatasetInfo& info) {
-  const double step = info.frame_seconds;
-  if (step == 0) return "unknown steps";
-  if (!info.in_seconds) return fmt::format("steps of {:g} (no unit of time in the files)", step);
-  const std::int64_t months = info.has_times ? months_of_step(step, info.calendar) : 0;
-  if (months > 0) return "steps of " + months_text(months);
-  if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
-  if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
-  return fmt::format("steps of {:g} s", step);
-}
-
 std::string frames_text(const FieldDatasetInfo& info) {
   if (info.pairs) return fmt::format("{} pairs of inputs and targets, no time", info.frames);
   std::string text = fmt::format("{} in {} without a gap, {}", info.frames,
-                                 counted(info.runs, "run"), step_text(info));
+                                 counted(info.runs, "run"), to_text(step_of(info)));
   if (info.has_times) {
     text += fmt::format("\n              {} to {}, calendar {}",
                         format_time(info.first_time, info.calendar),
@@ -45,6 +37,7 @@ std::string frames_text(const FieldDatasetInfo& info) {
 
 std::string axis_text(const FieldDatasetInfo& info, std::size_t axis) {
   std::string text = axis < info.axes.size() ? info.axes[axis] : fmt::format("axis {}", axis);
+  if (axis < info.axis_texts.size()) text = info.axis_texts[axis].name;
   text += fmt::format(" {}", info.points[axis]);
   if (axis < info.coordinates.size() && !info.coordinates[axis].empty()) {
     text += fmt::format(" ({:g} to {:g})", info.coordinates[axis].front(),
@@ -125,6 +118,23 @@ nlohmann::ordered_json summary_json(const FieldSummary& summary) {
 }
 
 }  // namespace
+
+void count_stored_bytes(FieldDatasetInfo& info) {
+  namespace fs = std::filesystem;
+  for (FieldFileInfo& file : info.files) {
+    std::error_code error;
+    if (!fs::is_directory(file.path, error)) continue;
+    std::int64_t bytes = 0;
+    fs::recursive_directory_iterator entry(file.path, error);
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      std::error_code of_file;
+      if (entry->is_symlink(of_file) || !entry->is_regular_file(of_file)) continue;
+      const auto size = entry->file_size(of_file);
+      if (!of_file) bytes += static_cast<std::int64_t>(size);
+    }
+    if (!error) file.bytes = bytes;
+  }
+}
 
 std::string describe(const FieldDatasetInfo& info) {
   std::int64_t bytes = 0;

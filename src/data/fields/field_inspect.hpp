@@ -9,6 +9,10 @@
 
 namespace garonne::data {
 
+// Makes the bytes of the files those on the disk: of a store of many files, of all of them, where
+// FieldDataset looks at its metadata alone. What cannot be looked at is left as it is.
+void count_stored_bytes(FieldDatasetInfo& info);
+
 // Several lines, the last one ended.
 std::string describe(const FieldDatasetInfo& info);
 nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info);

@@ -51,6 +51,11 @@ std::string other_units(const FieldTraits& mine, const FieldTraits& other) {
   return {};
 }
 
+std::string other_step(const FieldTraits& mine, const FieldTraits& other) {
+  if (same_step(mine.step, other.step)) return {};
+  return fmt::format("has {}, and {} has {}", to_text(mine.step), other.of, to_text(other.step));
+}
+
 // Points and channels, as people write them.
 std::string extent_of(const FieldDatasetInfo& info) {
   std::string text = fmt::format("{} points and channels {}", fmt::join(info.points, " x "),
@@ -69,6 +74,7 @@ FieldTraits traits_of(const FieldDatasetInfo& info) {
   traits.coordinates = info.coordinates;
   traits.channels = info.input_channels;
   traits.units = info.input_units;
+  traits.step = step_of(info);
   for (std::size_t place = 0; place < info.target_channels.size(); ++place) {
     const std::string& channel = info.target_channels[place];
     if (std::find(traits.channels.begin(), traits.channels.end(), channel) != traits.channels.end())
@@ -81,23 +87,26 @@ FieldTraits traits_of(const FieldDatasetInfo& info) {
 
 std::string difference_of(const FieldTraits& mine, const FieldTraits& other) {
   std::string difference = other_coordinates(mine, other);
-  return difference.empty() ? other_units(mine, other) : difference;
+  if (difference.empty()) difference = other_units(mine, other);
+  return difference.empty() ? other_step(mine, other) : difference;
 }
 
 void expect_same_fields(const std::string& key, const FieldDatasetInfo& mine,
-                        const FieldDatasetInfo& other) {
+                        const FieldDatasetInfo& other, FramesAre frames) {
   if (mine.points != other.points || mine.input_channels != other.input_channels ||
       mine.target_channels != other.target_channels) {
     throw ConfigError(key, mine.path,
                       fmt::format("holds other fields than {}: {} against {}", other.path,
                                   extent_of(mine), extent_of(other)));
   }
-  const std::string difference = difference_of(traits_of(mine), traits_of(other));
+  FieldTraits given = traits_of(mine);
+  if (frames == FramesAre::States) given.step = {};
+  const std::string difference = difference_of(given, traits_of(other));
   if (!difference.empty()) {
     throw ConfigError(key, mine.path,
                       difference +
                           "; what a model makes of such fields is wrong: give files of the "
-                          "same grid and units");
+                          "same grid, units and step in time");
   }
 }
 

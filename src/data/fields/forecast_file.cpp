@@ -38,6 +38,7 @@ std::int64_t length(const auto& values) {
 // What two forecasts have to have alike for the one to go on with the file of the other.
 nlohmann::ordered_json identity(const ForecastSetting& setting) {
   return {{"run", setting.run},          {"step", setting.step},
+          {"model", setting.model},      {"contents", setting.contents},
           {"data", setting.fields.path}, {"channels", setting.fields.target_channels},
           {"frames", setting.frames},    {"steps", setting.leads},
           {"members", setting.members},  {"noise", setting.noise},
@@ -150,6 +151,10 @@ void ForecastFile::Parts::make() const {
   PartialFile partial(part);
   Hdf5File out = Hdf5File::create(partial.path());
   const std::vector<std::string> axes = write_axes(out, "", setting.fields);
+  std::vector<std::string> taken = names;
+  taken.insert(taken.end(), axes.begin(), axes.end());
+  taken.insert(taken.end(), {"time", "lead", "realization", "valid_time", "forecast_period"});
+  const std::string mapping = write_grid_mapping(out, setting.fields.grid_mapping, taken);
   describe(out);
   Shape shape = front(setting.members, length(setting.starts));
   const std::vector<std::int32_t> none(static_cast<std::size_t>(setting.members) *
@@ -189,6 +194,7 @@ void ForecastFile::Parts::make() const {
     if (channel < standard_names.size() && !standard_names[channel].empty()) {
       attributes.write("standard_name", standard_names[channel]);
     }
+    if (!mapping.empty()) attributes.write("grid_mapping", mapping);
     if (!setting.valid_times.empty() && setting.fields.has_times) {
       attributes.write("coordinates", std::string(one_for_all_starts(setting, periods_of(setting))
                                                       ? "valid_time"
@@ -231,8 +237,7 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
     write_periods(out, "lead", {setting.leads},
                   std::span(periods).first(static_cast<std::size_t>(setting.leads)));
   } else {
-    const std::int64_t months =
-        months_of_step(setting.fields.frame_seconds, setting.fields.calendar);
+    const std::int64_t months = setting.frame_step.months();
     write_leads(out, "lead", steps, common ? setting.lead_seconds : 0,
                 months > 0 ? "steps of the model, of calendar months" : "steps of the model");
   }
@@ -243,7 +248,7 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
     write_numbers(out, "realization", members);
     out.attributes("realization").write("standard_name", std::string("realization"));
   }
-  if (dated) {
+  if (dated && !setting.valid_times.empty()) {
     write_times(out, "valid_time", {starts, setting.leads}, setting.valid_times,
                 setting.fields.calendar);
     out.attributes("valid_time").write("standard_name", std::string("time"));

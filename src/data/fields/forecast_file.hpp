@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/fields/field_dataset.hpp"
+#include "data/fields/field_step.hpp"
 
 namespace garonne::data {
 
@@ -16,10 +17,13 @@ namespace garonne::data {
 struct ForecastSetting {
   std::string run;
   std::int64_t step = 0;             // of the checkpoint
+  std::string model;                 // equal texts, equal parameters
+  std::string contents;              // equal texts, equal data, statistics and step in time
   FieldDatasetInfo fields;           // of the initial states; target_channels are forecast
   std::vector<std::int64_t> frames;  // number of the frame of each start
   std::vector<double> starts;        // time of each start; NaN where the data are not dated
-  std::vector<double> valid_times;   // [starts, leads]; likewise
+  std::vector<double> valid_times;   // [starts, leads]; empty where they are not known
+  FieldStep frame_step;              // of the data that the model was trained on
   std::int64_t leads = 0;            // steps, from 1
   double lead_seconds = 0;           // of a step; 0 = unknown
   std::int64_t members = 1;          // of the ensemble; more than one makes a dimension

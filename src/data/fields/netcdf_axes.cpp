@@ -37,6 +37,7 @@ std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
   for (std::size_t axis = 0; axis < fields.points.size(); ++axis) {
     const bool named = axis < fields.axes.size() && !fields.axes[axis].empty();
     wanted.push_back(named ? fields.axes[axis] : fmt::format("axis_{}", axis));
+    if (axis < fields.axis_texts.size()) wanted.back() = fields.axis_texts[axis].name;
   }
   const std::vector<std::string> names =
       netcdf_names(wanted, {"time", "lead", "realization", "valid_time", "forecast_period",
@@ -52,6 +53,12 @@ std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
     const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
     file.create_array<double>(path, shape).write<double>(0, values);
     file.make_scale(path);
+    if (axis < fields.axis_texts.size()) {
+      Hdf5Attributes attributes = file.attributes(path);
+      for (const auto& [name, text] : fields.axis_texts[axis].attributes)
+        attributes.write(name, text);
+      continue;
+    }
     const bool latitude = names[axis] == "latitude";
     if (!latitude && names[axis] != "longitude") continue;
     Hdf5Attributes attributes = file.attributes(path);
@@ -60,6 +67,19 @@ std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
     attributes.write("axis", std::string(latitude ? "Y" : "X"));
   }
   return names;
+}
+
+std::string write_grid_mapping(Hdf5File& file, const GridMapping& mapping,
+                               const std::vector<std::string>& taken) {
+  if (mapping.name.empty()) return {};
+  const std::string name = netcdf_names({mapping.name}, taken)[0];
+  // The value means nothing.
+  file.create_array<std::int32_t>(name, std::vector<std::int64_t>());
+  Hdf5Attributes attributes = file.attributes(name);
+  for (const auto& [key, text] : mapping.texts) attributes.write(key, text);
+  for (const auto& [key, numbers] : mapping.numbers)
+    attributes.write(key, std::span<const double>(numbers));
+  return name;
 }
 
 void write_times(Hdf5File& file, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -18,10 +18,16 @@ std::vector<std::string> netcdf_names(const std::vector<std::string>& channels,
                                       const std::vector<std::string>& taken);
 
 // The dimensions of the points of fields, as scales in `group` ("" = the root, else with a slash at
-// its end) of a file that is being made: coordinates with CF's attributes, or a dimension without
-// values where there are none. Returns their names, without the group.
+// its end) of a file that is being made: coordinates with CF's attributes, those of a projection or
+// a rotated pole with the names and attributes that the data have, or a dimension without values
+// where there are none. Returns their names, without the group.
 std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
                                     const FieldDatasetInfo& fields);
+
+// The variable of a grid mapping, with its attributes, under a name that is not taken. Returns
+// that; empty where there is no mapping.
+std::string write_grid_mapping(Hdf5File& file, const GridMapping& mapping,
+                               const std::vector<std::string>& taken);
 
 // An array of times, seconds since 1970 of the calendar.
 void write_times(Hdf5File& file, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -262,6 +262,13 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   if (described.storage.empty() && !place.constant) described.storage = array.storage;
   const int level = variable.axis(Role::Level);
   const std::int64_t levels = level < 0 ? 1 : array.shape[static_cast<std::size_t>(level)];
+  if (levels > 1 && lower(variable.dimension(Role::Level)) == "expver") {
+    refuse(
+        source, variable.name,
+        "its dimension \"expver\" has the final and the preliminary ERA5, each of times that the "
+        "other lacks; put them together first (xarray: ds.sel(expver=1).combine_first("
+        "ds.sel(expver=5)), without the coordinate expver)");
+  }
   check_channel_count(source.path(), variable.name,
                       levels + static_cast<std::int64_t>(described.channels.size()));
   std::vector<double> values;
@@ -300,6 +307,12 @@ void read_times(const CfSource& source, const std::string& name, FieldFile& desc
                     times.size(), times[0]));
   }
   const std::string units = source.text(name, "units");
+  if (lower(units).find(" as %") != std::string::npos) {
+    refuse(source, name,
+           fmt::format("units \"{}\" are dates written as numbers, which are not a time since a "
+                       "date; `cdo -r copy` of CDO writes them as such",
+                       printable(units)));
+  }
   if (!is_cf_time(units)) return;
   std::string calendar_name = source.text(name, "calendar");
   if (calendar_name.empty()) calendar_name = "standard";
@@ -316,6 +329,59 @@ void read_times(const CfSource& source, const std::string& name, FieldFile& desc
   for (double& value : described.times) value = value * time->unit_seconds + time->origin_seconds;
   described.dated = true;
   described.calendar = *calendar;
+}
+
+// Of a coordinate, for a file of the same ones.
+AxisTexts axis_texts(const CfSource& source, const std::string& name) {
+  AxisTexts texts;
+  texts.name = printable(name);
+  for (const char* attribute : {"standard_name", "long_name", "units", "axis"}) {
+    const std::string text = name_in(source, name, attribute);
+    if (!text.empty()) texts.attributes.emplace_back(attribute, printable(text));
+  }
+  return texts;
+}
+
+// Of variable `name`; the attributes of CF Conventions 1.11, appendix F.
+GridMapping grid_mapping_of(const CfSource& source, const std::string& name) {
+  static constexpr std::array texts = {"grid_mapping_name", "crs_wkt", "sweep_angle_axis",
+                                       "fixed_angle_axis", "proj4_params"};
+  static constexpr std::array numbers = {"grid_north_pole_latitude",
+                                         "grid_north_pole_longitude",
+                                         "north_pole_grid_longitude",
+                                         "earth_radius",
+                                         "semi_major_axis",
+                                         "semi_minor_axis",
+                                         "inverse_flattening",
+                                         "standard_parallel",
+                                         "azimuth_of_central_line",
+                                         "longitude_of_central_meridian",
+                                         "longitude_of_prime_meridian",
+                                         "longitude_of_projection_origin",
+                                         "latitude_of_projection_origin",
+                                         "straight_vertical_longitude_from_pole",
+                                         "scale_factor_at_central_meridian",
+                                         "scale_factor_at_projection_origin",
+                                         "false_easting",
+                                         "false_northing",
+                                         "perspective_point_height"};
+  GridMapping mapping;
+  const std::string said = source.text(name, "grid_mapping");
+  const std::string variable = said.substr(0, said.find_first_of(": "));
+  const std::vector<std::string> names = source.names();
+  if (variable.empty() || std::find(names.begin(), names.end(), variable) == names.end())
+    return mapping;
+  mapping.name = printable(variable);
+  for (const char* attribute : texts) {
+    const std::string text = source.text(variable, attribute);
+    if (!text.empty()) mapping.texts.emplace_back(attribute, printable(text, 4096));
+  }
+  for (const char* attribute : numbers) {
+    std::vector<double> values = source.numbers(variable, attribute);
+    if (!values.empty() && values.size() <= 2)
+      mapping.numbers.emplace_back(attribute, std::move(values));
+  }
+  return mapping;
 }
 
 // Latitude, longitude and time dimensions.
@@ -363,6 +429,8 @@ FieldFile describe_cf(const CfSource& source) {
     const std::string of_variable = variable.dimension(Role::Time);
     if (same_grid && (of_variable == time || of_variable.empty())) {
       add_channels(source, variable, described);
+      if (described.grid_mapping.name.empty())
+        described.grid_mapping = grid_mapping_of(source, variable.name);
       continue;
     }
     std::string reason =
@@ -373,7 +441,12 @@ FieldFile describe_cf(const CfSource& source) {
     }
     described.left_out.push_back({printable(variable.name), printable(reason)});
   }
-  if (on_degrees(source, row, column, described.coordinates)) {
+  const bool in_degrees = on_degrees(source, row, column, described.coordinates);
+  if (!in_degrees || source.text(row, "standard_name") == "grid_latitude" ||
+      source.text(column, "standard_name") == "grid_longitude") {
+    described.axis_texts = {axis_texts(source, row), axis_texts(source, column)};
+  }
+  if (in_degrees) {
     described.axes = {"latitude", "longitude"};
     set_sphere_grid(described);
   } else {

@@ -73,6 +73,8 @@ struct FieldFile {
   std::vector<std::int64_t> points;
   std::vector<std::string> axes;
   std::vector<std::vector<double>> coordinates;  // of each axis, or empty
+  std::vector<AxisTexts> axis_texts;             // as FieldDatasetInfo has them
+  GridMapping grid_mapping;
   std::string grid;
   std::string grid_reason;  // why it is "regional"; empty else
   std::int64_t trajectories = 1;
@@ -89,6 +91,7 @@ struct FieldFile {
   std::string storage;
   std::string statistics;
   std::vector<LeftOutVariable> left_out;
+  std::vector<std::string> notes;  // as FieldDatasetInfo has them
 
   bool pairs() const { return !targets.empty(); }
   const std::string& path() const { return sources[0].path; }

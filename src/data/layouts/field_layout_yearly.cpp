@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/printable.hpp"
+#include "base/sphere_grid.hpp"
 #include "data/fields/channel_units.hpp"
 #include "data/layouts/field_layout.hpp"
 
@@ -18,6 +22,8 @@ namespace garonne::data {
 namespace {
 
 constexpr const char* fields = "fields";
+// The roots of larger polynomials take long.
+constexpr std::int64_t most_gauss_rows = 4096;
 constexpr const char* expected = "[time, channel, latitude, longitude]";
 
 // makani's data.json, wherever it lies.
@@ -54,15 +60,70 @@ bool recognises(const Hdf5File& file) {
   return file.has_dataset(fields);
 }
 
+// Latitudes from north to south that a grid of the whole sphere has, as far as rows and columns
+// tell them: FourCastNet leaves the last row of an equiangular grid out. Empty where they do not.
+std::vector<double> usual_latitudes(const std::string& grid, std::int64_t rows,
+                                    std::int64_t columns) {
+  std::vector<double> latitudes;
+  if (rows < 2 || rows > most_coordinates) return latitudes;
+  if (grid == "legendre-gauss" && rows <= most_gauss_rows) {
+    for (const double colatitude :
+         make_sphere_grid(SphereGridKind::LegendreGauss, rows, columns).colatitudes)
+      latitudes.push_back(90 - colatitude * 180 / std::numbers::pi);
+  }
+  if (grid != "equiangular" && !grid.empty()) return latitudes;
+  const bool one_pole = columns == 2 * rows;
+  if (!one_pole && columns != 2 * (rows - 1)) return latitudes;
+  const double step = 180.0 / static_cast<double>(one_pole ? rows : rows - 1);
+  for (std::int64_t row = 0; row < rows; ++row)
+    latitudes.push_back(90 - step * static_cast<double>(row));
+  return latitudes;
+}
+
 void read_coordinates(const Hdf5File& file, const Metadata& metadata, FieldFile& described) {
   described.axes = {"latitude", "longitude"};
   std::vector<double> latitudes =
       file.has_dataset("lat") ? read_line(file, "lat") : metadata.latitudes;
   std::vector<double> longitudes =
       file.has_dataset("lon") ? read_line(file, "lon") : metadata.longitudes;
+  if (latitudes.empty() && longitudes.empty()) {
+    latitudes = usual_latitudes(metadata.grid, described.points[0], described.points[1]);
+    if (latitudes.empty()) return;
+    const double step = 360.0 / static_cast<double>(described.points[1]);
+    for (std::int64_t column = 0; column < described.points[1]; ++column)
+      longitudes.push_back(step * static_cast<double>(column));
+    described.notes.push_back(fmt::format(
+        "no file tells latitudes and longitudes: those of the {} grid are taken, {:g} to {:g} from "
+        "north to south and from 0 eastwards; where they are others, give them in data.json beside "
+        "the files (coords: lat, lon)",
+        metadata.grid.empty() ? "equiangular" : metadata.grid, latitudes.front(),
+        latitudes.back()));
+  }
   if (!latitudes.empty() && !longitudes.empty()) {
     described.coordinates = {std::move(latitudes), std::move(longitudes)};
   }
+}
+
+// Seconds of the years 1 to 9999; more are of a finer unit.
+void check_seconds(const Hdf5File& file, const std::vector<double>& times) {
+  constexpr double first = -62135596800.0;
+  constexpr double end = 253402300800.0;
+  const auto wrong = std::find_if(times.begin(), times.end(),
+                                  [](double time) { return time < first || time >= end; });
+  if (wrong == times.end()) return;
+  std::string hint;
+  for (const auto& [unit, per_second] :
+       {std::pair{"milliseconds", 1e3}, {"microseconds", 1e6}, {"nanoseconds", 1e9}}) {
+    const double seconds = *wrong / per_second;
+    // 1600 to 2400
+    if (seconds < -11676096000.0 || seconds >= 13569465600.0) continue;
+    hint = fmt::format(": they look like {}; divide them by {:g}", unit, per_second);
+    break;
+  }
+  refuse_dataset(file, "timestamp",
+                 fmt::format("has {:.17g} at frame {}, which is no time of the years 1 to 9999 in "
+                             "seconds since 1970{}",
+                             *wrong, wrong - times.begin(), hint));
 }
 
 void read_times(const Hdf5File& file, const Metadata& metadata, FieldFile& described) {
@@ -77,6 +138,7 @@ void read_times(const Hdf5File& file, const Metadata& metadata, FieldFile& descr
                                "the file was not written to its end",
                                described.times.size(), fields, described.frames));
   }
+  check_seconds(file, described.times);
 }
 
 std::vector<std::string> channel_names(const Hdf5File& file, const Metadata& metadata,
@@ -97,6 +159,14 @@ std::vector<std::string> channel_names(const Hdf5File& file, const Metadata& met
                    fmt::format("has {} channels in its dimension 1, but {} names {}; a channel is "
                                "missing or its axes are swapped",
                                count, source, names.size()));
+  }
+  std::vector<std::string> sorted = names;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    refuse_dataset(file, fields,
+                   fmt::format("{} calls two channels \"{}\"; each wants a name of its own", source,
+                               printable(*twice)));
   }
   return names;
 }
@@ -175,10 +245,17 @@ FieldFile describe(const Hdf5File& file) {
   }
   read_validity(file, described);
 
-  // Files without coordinates are the global ones that FourCastNet published.
+  // Files without any are the global ones that FourCastNet published, or their like.
   described.grid = "equiangular";
   if (!described.coordinates.empty()) set_sphere_grid(described);
   if (metadata.grid == "legendre-gauss") {
+    if (!described.coordinates.empty() && described.grid.starts_with("equiangular")) {
+      refuse_dataset(
+          file, fields,
+          fmt::format("data.json calls its grid legendre-gauss, but its latitudes, {:g} "
+                      "to {:g}, are equally spaced: correct grid_type, or lat",
+                      described.coordinates[0].front(), described.coordinates[0].back()));
+    }
     described.grid = metadata.grid;
     described.grid_reason.clear();
   }

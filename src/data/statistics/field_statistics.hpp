@@ -54,6 +54,9 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
 // everywhere, and those without any value.
 std::vector<std::string> statistics_warnings(const FieldSummaries& summaries);
 
+// Channels whose statistics such data want: the chosen inputs, then targets that are none of them.
+std::vector<std::string> channels_of(const FieldDatasetInfo& info);
+
 // Area that a row of latitude stands for, of mean 1: the sine of the middle to the next row minus
 // that to the one before.
 std::vector<double> area_weights(const std::vector<double>& latitudes);

@@ -28,8 +28,8 @@ void check_on_sphere(const RunConfig::Model& keys, const FieldShape& shape) {
   if (shape.points.size() == 2 && is_sphere_grid(shape.grid)) return;
   throw ConfigError(
       "model.kind", keys.kind,
-      fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
-                  "whole sphere; these are on a grid that is {}{}",
+      fmt::format("wants fields on an equiangular, equiangular-midpoints or legendre-gauss grid of "
+                  "the whole sphere; these are on a grid that is {}{}",
                   shape.grid,
                   shape.grid == "regional" ? " (`garonne data inspect` says why)" : ""));
 }

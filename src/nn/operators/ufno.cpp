@@ -33,14 +33,20 @@ void check_levels(const RunConfig::Model& keys, const std::vector<std::int64_t>&
   std::vector<std::string> ways;
   // More would be mostly zeros.
   const std::int64_t most = *std::min_element(points.begin(), points.end());
-  for (std::int64_t padding = 0; padding <= most; ++padding) {
-    if (!all_halve(points, padding, keys.levels)) continue;
+  const auto padding_for = [&](std::int64_t levels) {
+    std::int64_t padding = 0;
+    while (padding <= most && !all_halve(points, padding, levels)) ++padding;
+    return padding <= most ? padding : -1;
+  };
+  if (const std::int64_t padding = padding_for(keys.levels); padding >= 0)
     ways.push_back(fmt::format("model.padding = {}", padding));
-    break;
-  }
   std::int64_t fewer = keys.levels - 1;
   while (fewer > 0 && !all_halve(points, keys.padding, fewer)) --fewer;
   if (fewer > 0) ways.push_back(fmt::format("model.levels = {}", fewer));
+  for (std::int64_t levels = keys.levels - 1; ways.empty() && levels > 0; --levels) {
+    if (const std::int64_t padding = padding_for(levels); padding >= 0)
+      ways.push_back(fmt::format("model.levels = {} with model.padding = {}", levels, padding));
+  }
   if (ways.empty()) ways.emplace_back("fields of other sizes, or model.kind = fno");
   throw ConfigError(
       "model.levels", fmt::format("{}", keys.levels),

@@ -39,9 +39,9 @@ RunConfig::Model spherical_keys(const JsonPlace& arguments, std::string block,
 
 void expect_grid_of_package(const std::string& grid) {
   if (grid == "equiangular" || grid == "legendre-gauss") return;
-  throw ConfigError("data.layout", grid,
-                    "is a grid that torch-harmonics has no transform for: there are equiangular "
-                    "(with both poles) and legendre-gauss");
+  throw ConfigError("the grid of the data", grid,
+                    "is one that torch-harmonics has no transform for: there are equiangular (with "
+                    "both poles) and legendre-gauss; only a run on data of these is exported");
 }
 
 NumberedName split_number(const std::string& name, const std::string& prefix) {

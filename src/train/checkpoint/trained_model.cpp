@@ -11,6 +11,7 @@
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/element_type.hpp"
@@ -136,6 +137,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   };
   TrainedModel trained;
   session.agree([&] { trained.config = run_directory_config(run_directory); });
+  trained.identity = hash_text(config_to_toml(trained.config));
   // Each rank may have a copy of its own.
   trained.config.run.directory.clear();
   const int threads = agree_on_run(trained.config, session);
@@ -161,6 +163,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.step = start.step;
   if (saved_as.of_run && manifest.data.is_object())
     trained.contents = manifest.data.value("contents", nlohmann::json::object());
+  if (!start.checkpoint.empty()) trained.identity = manifest.hash;
+  if (saved_as.of_run) trained.data = manifest.data;
   // What is in the manifest is compared with the paths that were given.
   session.agree([&] { trained.config = with_found_data(trained.config, run_directory); });
   if (!validation) {
@@ -271,7 +275,11 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   stored.config.run.device = "cpu";
   stored.config.train.products = RunConfig().train.products;
   stored.config.memory = RunConfig().memory;
-  stored.setup = make_setup(stored.config, facts_at(*saved, stored.config), /*threads=*/1);
+  // Nothing is validated.
+  RunConfig alone = stored.config;
+  alone.data.validation.clear();
+  alone.data.validation_period.clear();
+  stored.setup = make_setup(stored.config, facts_at(*saved, alone), /*threads=*/1);
   std::shared_ptr<const ComputeSession> compute;
   if (!saved->of_run) compute = std::make_shared<const ComputeSession>(1);
   std::shared_ptr<const ShardReader> reader;

@@ -23,6 +23,10 @@ namespace garonne::train {
 struct TrainedModel {
   RunConfig config;
   std::int64_t step = 0;
+  // Equal texts, equal parameters: the hash of the checkpoint's manifest, or, of what the seed
+  // makes, that of the configuration.
+  std::string identity;
+  nlohmann::json data;  // what the manifest says of the data of the run; null where it says nothing
   std::int64_t budget_bytes = 0;
   nlohmann::json contents;  // of the run's data, as hashes_by_key() (train/workload/workload.hpp)
   Setup setup;

@@ -199,12 +199,24 @@ class FieldEvaluation::Forecasts {
     return all.subspan(channel * points, points);
   }
   void compare(std::span<const float> values, std::vector<double>& facts) const {
+    compare(values, truth_, facts);
+  }
+  void compare(std::span<const float> values, std::span<const float> truth,
+               std::vector<double>& facts) const {
     for (std::size_t channel = 0; channel < channels(); ++channel) {
-      const FieldSkill skill = field_skill(channel_of(values, channel), channel_of(truth_, channel),
+      const FieldSkill skill = field_skill(channel_of(values, channel), channel_of(truth, channel),
                                            channel_of(usual_, channel), weighting_);
       facts.insert(facts.end(), {static_cast<double>(skill.points), skill.squared_error, skill.bias,
                                  skill.relative_l2, skill.anomaly_correlation});
     }
+  }
+  // What is not there at the start cannot persist: such points do not count.
+  void compare_persisted(std::vector<double>& facts) const {
+    std::vector<float> known = truth_;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (std::isnan(persisted_[i])) known[i] = persisted_[i];
+    }
+    compare(persisted_, known, facts);
   }
   void compare_ensemble(const std::vector<std::vector<float>>& forecasts,
                         std::vector<double>& facts);
@@ -273,10 +285,7 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
     windows.emplace_back(info, std::move(states));
   }
   std::vector<std::vector<float>> forecasts(members, std::vector<float>(truth_.size()));
-  if (!info.pairs) {
-    dataset_.read_frame(start, {}, nullptr, persisted_.data());
-    missing_.fill_forecast(persisted_, persisted_);
-  }
+  if (!info.pairs) dataset_.read_frame(start, {}, nullptr, persisted_.data());
   data::MadeSample made;
   std::vector<double> spectra(2 * spectrum_values());
   std::vector<double> times;
@@ -298,7 +307,7 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
     forecast_ = forecasts[0];
     climatology_.at(times.back(), usual_);
     compare(forecast_, made.facts);
-    if (!info.pairs) compare(persisted_, made.facts);
+    if (!info.pairs) compare_persisted(made.facts);
     compare(usual_, made.facts);
     if (members > 1) compare_ensemble(forecasts, made.facts);
     const std::size_t spectrum = place_of(spectrum_leads_, step);

@@ -10,10 +10,13 @@
 #include <limits>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/progress.hpp"
 #include "data/fields/cf_time.hpp"
 #include "data/fields/field_match.hpp"
+#include "data/file_identity.hpp"
 #include "data/generate/shared_work.hpp"
 #include "train/evaluation/field_predictor.hpp"
 #include "train/evaluation/initial_noise.hpp"
@@ -43,6 +46,21 @@ std::int64_t frames_before(const data::FieldDataset& dataset, std::int64_t frame
     ++before;
   }
   return before;
+}
+
+// Whether channels that are neither predicted nor the same at all times go into the model.
+bool takes_from_data(const data::FieldDatasetInfo& info) {
+  return std::any_of(
+      info.input_channels.begin(), info.input_channels.end(), [&](const std::string& channel) {
+        return !contains(info.target_channels, channel) && !contains(info.constant_inputs, channel);
+      });
+}
+
+std::string contents_of(const data::FieldDataset& dataset, const FieldWorkload& workload,
+                        const data::FieldStep& step) {
+  std::string text = workload.statistics_hash() + " " + data::to_text(step);
+  for (const data::FileIdentity& file : dataset.identity()) text += "\n" + file.contents;
+  return hash_text(text);
 }
 
 std::string as_bytes(std::span<const float> values) {
@@ -81,45 +99,76 @@ FieldForecast::FieldForecast(TrainedModel& trained, const FieldWorkload& workloa
                       "holds pairs, which have no time to forecast; `garonne eval` compares what "
                       "the model makes of them");
   }
-  data::expect_same_fields("--data", info, workload.info());
+  data::expect_same_fields("--data", info, workload.info(), data::FramesAre::States);
+  const data::FieldStep own = data::step_of(info);
+  settle_step(own);
+  const data::FieldStep& step = setting_.frame_step;
+  // Whether the frames of the files are the steps of the model.
+  const bool goes_on = data::same_step(own, step);
+  if (query_.history > 0 && !goes_on) {
+    throw ConfigError(
+        "--data", query_.path,
+        fmt::format("has {}, and the model takes frames before its start (data.history) in {}",
+                    data::to_text(own), data::to_text(step)));
+  }
   setting_.run = std::move(run);
   setting_.step = trained.step;
+  setting_.model = trained.identity;
+  setting_.contents = contents_of(dataset, workload, step);
   setting_.fields = info;
   setting_.leads = options.steps;
-  setting_.lead_seconds =
-      info.has_times ? info.frame_seconds * static_cast<double>(query_.lead) : 0;
+  setting_.lead_seconds = step.in_seconds ? step.length * static_cast<double>(query_.lead) : 0;
   setting_.members = options.members;
   setting_.noise = options.members > 1 ? options.noise : 0;
   setting_.seed = options.seed;
   setting_.compression = options.compression;
   std::vector<std::string> from = options.from;
   if (from.empty()) from.push_back(fmt::format("{}", info.frames - 1));
-  const bool from_data =
-      info.constant_inputs.size() + info.target_channels.size() < info.input_channels.size();
+  const double frame_seconds = step.seconds_in(info.calendar);
   for (const std::string& text : from) {
     const std::int64_t frame = find_start(dataset, text);
     if (std::find(setting_.frames.begin(), setting_.frames.end(), frame) != setting_.frames.end()) {
       throw ConfigError("--from", text, "is given twice");
     }
-    const std::int64_t known = dataset.frames_after(frame) / query_.lead;
+    const std::int64_t known = goes_on ? dataset.frames_after(frame) / query_.lead : 0;
     // The last step needs none after it.
-    if (from_data && options.steps - 1 > known) {
-      throw ConfigError("--steps", fmt::format("{}", options.steps),
-                        fmt::format("is more than {}: some input channels come from the data, "
-                                    "which end there",
-                                    known + 1));
+    if (takes_from_data(info) && options.steps - 1 > known) {
+      throw ConfigError(
+          "--steps", fmt::format("{}", options.steps),
+          goes_on ? fmt::format("is more than {}: some input channels come from the data, which "
+                                "end there",
+                                known + 1)
+                  : fmt::format("is more than 1: some input channels come from the data, which "
+                                "have {} where the model has {}",
+                                data::to_text(own), data::to_text(step)));
     }
     setting_.frames.push_back(frame);
     setting_.starts.push_back(info.has_times ? dataset.frame_time(frame)
                                              : std::numeric_limits<double>::quiet_NaN());
+    if (info.has_times && frame_seconds <= 0) continue;
     for (std::int64_t lead = 1; lead <= options.steps; ++lead) {
       const double start = setting_.starts.back();
       setting_.valid_times.push_back(
           lead <= known && info.has_times
               ? dataset.frame_time(frame + lead * query_.lead)
-              : data::time_after(start, lead * query_.lead, info.frame_seconds, info.calendar));
+              : data::time_after(start, lead * query_.lead, frame_seconds, info.calendar));
     }
   }
+}
+
+// Of the data that the model was trained on: as its manifest says, else as they are now, else that
+// of the initial states.
+void FieldForecast::settle_step(const data::FieldStep& own) {
+  data::FieldStep& step = setting_.frame_step;
+  step = step_in_manifest(trained_.data, "the manifest of " + trained_.config.run.directory);
+  if (!step.known()) step = data::step_of(workload_.info());
+  if (step.known()) return;
+  step = own;
+  if (!own.known() || query_.path == workload_.info().path) return;
+  notes_.push_back(fmt::format(
+      "nothing says how far apart the frames were that the model was trained on; leads and times "
+      "are those of {}, which has {}",
+      query_.path, data::to_text(own)));
 }
 
 std::int64_t FieldForecast::find_start(const data::FieldDataset& dataset,

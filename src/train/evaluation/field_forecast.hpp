@@ -32,13 +32,16 @@ struct FieldForecastOptions {
 // in the initial state (data.missing = "mask") have none in the forecast.
 class FieldForecast {
  public:
-  // Throws ConfigError for numbers below 1, dates that are not in the data or without the frames
-  // before them that the model takes, pairs, and more steps than channels that come from the data
-  // reach; IoError for data that cannot be read.
+  // Steps are those of what the model was trained on, whatever the files of the initial states
+  // hold. Throws ConfigError for numbers below 1, dates that are not in the data or without the
+  // frames before them that the model takes (which have to lie its steps apart), pairs, and more
+  // steps than channels that come from the data reach; IoError for data that cannot be read.
   FieldForecast(TrainedModel& trained, const FieldWorkload& workload, std::string run,
                 const FieldForecastOptions& options);
 
   const data::ForecastSetting& setting() const { return setting_; }
+  // What a user should know of it, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // Rank r makes the forecasts (start, member) i with i mod ranks = r; rank 0 writes `file`, which
   // is null elsewhere, after each step, and goes on behind what it holds. A forecast does not
@@ -55,12 +58,14 @@ class FieldForecast {
 
  private:
   class Member;
+  void settle_step(const data::FieldStep& own);
   std::int64_t find_start(const data::FieldDataset& dataset, const std::string& text) const;
 
   TrainedModel& trained_;
   const FieldWorkload& workload_;
   data::FieldQuery query_;
   data::ForecastSetting setting_;
+  std::vector<std::string> notes_;
   std::int64_t made_ = 0;
   std::int64_t found_ = 0;
   std::int64_t peak_bytes_ = 0;

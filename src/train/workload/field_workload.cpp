@@ -5,19 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/json_input.hpp"
-#include "base/printable.hpp"
 #include "base/sphere_grid.hpp"
 #include "data/fields/field_match.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
 #include "nn/model_kind.hpp"
+#include "train/workload/field_manifest.hpp"
 
 namespace garonne::train {
 namespace {
@@ -128,6 +130,20 @@ class CutFieldBatches final : public BatchStream {
   std::vector<data::FieldStream> streams_;
 };
 
+// What makes the statistics of these channels and of the frames that are trained on, no others.
+std::string statistics_command(const RunConfig& config, const data::FieldDatasetInfo& info) {
+  const RunConfig::Data& keys = config.data;
+  std::string command = fmt::format("garonne data statistics {} --output FILE.h5", info.path);
+  if (keys.layout != "auto") command += " --layout " + keys.layout;
+  if (!keys.period.empty()) command += " --period " + keys.period;
+  if (!keys.inputs.empty() || !keys.targets.empty())
+    command += fmt::format(" --channels {}", fmt::join(data::channels_of(info), ","));
+  if (keys.lead != 1) command += fmt::format(" --lead {}", keys.lead);
+  if (keys.missing != "refuse") command += " --missing " + keys.missing;
+  if (keys.normalisation == "pointwise") command += " --pointwise";
+  return command;
+}
+
 data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
   const std::string& mode = config.data.normalisation;
   data::check_normalisation(mode);
@@ -138,15 +154,13 @@ data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDa
     throw ConfigError(
         "data.statistics", "",
         fmt::format("is needed for data.normalisation = {}: there are none beside {}; make them "
-                    "with `garonne data statistics {} --output FILE.h5{}`, or set "
-                    "data.normalisation = none",
-                    mode, info.path, info.path, mode == "pointwise" ? " --pointwise" : ""));
+                    "with `{}`, or set data.normalisation = none",
+                    mode, info.path, statistics_command(config, info)));
   }
   return data::choose_statistics(data::load_field_summaries(source, info, config.data.lead), mode,
                                  info, source);
 }
 
-// Of the numbers that are used; the same ones may come from files of several kinds.
 std::string hash_of(const data::FieldStatistics& statistics) {
   std::string text = statistics.mode;
   const auto add = [&](const std::vector<float>& values) {
@@ -166,24 +180,46 @@ std::string extent(const std::vector<std::int64_t>& points) {
   return fmt::format("{}", fmt::join(points, " x "));
 }
 
-std::vector<std::string> printable_names(const std::vector<std::string>& names) {
-  std::vector<std::string> shown;
-  for (const std::string& name : names) shown.push_back(printable(name));
-  return shown;
+bool share_files(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  std::set<std::string> paths;
+  const auto place = [](const data::FieldFileInfo& file) {
+    std::error_code error;
+    const auto canonical = std::filesystem::weakly_canonical(file.path, error);
+    return error ? file.path : canonical.string();
+  };
+  for (const data::FieldFileInfo& file : one.files) paths.insert(place(file));
+  return std::any_of(other.files.begin(), other.files.end(),
+                     [&](const auto& file) { return paths.contains(place(file)); });
 }
 
-// Of each axis, as a manifest has them: of one with very many points, or without a number for each,
-// none.
-std::vector<std::vector<double>> stored_coordinates(const data::FieldDatasetInfo& info) {
-  constexpr std::size_t most = 1 << 16;
-  std::vector<std::vector<double>> stored;
-  for (const std::vector<double>& axis : info.coordinates) {
-    const bool is_stored =
-        axis.size() <= most &&
-        std::all_of(axis.begin(), axis.end(), [](double at) { return std::isfinite(at); });
-    stored.push_back(is_stored ? axis : std::vector<double>());
-  }
-  return stored;
+// By what headers say, since contents have to be read.
+bool may_be_copies(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  const auto alike = [](const data::FieldFileInfo& a, const data::FieldFileInfo& b) {
+    return a.bytes == b.bytes && a.frames == b.frames && a.first_time == b.first_time &&
+           a.last_time == b.last_time;
+  };
+  return std::any_of(one.files.begin(), one.files.end(), [&](const auto& file) {
+    return std::any_of(other.files.begin(), other.files.end(),
+                       [&](const auto& candidate) { return alike(file, candidate); });
+  });
+}
+
+bool share_contents(const data::FieldDataset& one, const data::FieldDataset& other) {
+  std::set<std::string> contents;
+  for (const data::FileIdentity& file : one.identity()) contents.insert(file.contents);
+  const std::vector<data::FileIdentity> others = other.identity();
+  return std::any_of(others.begin(), others.end(),
+                     [&](const auto& file) { return contents.contains(file.contents); });
+}
+
+// Whether a file, a folder, or that of a pattern was there and is no longer.
+bool is_gone(const std::string& path) {
+  if (path.empty()) return false;
+  const std::filesystem::path place(path);
+  const bool pattern = path.find_first_of("*?[") != std::string::npos;
+  std::error_code error;
+  return !std::filesystem::exists(place, error) &&
+         !(pattern && std::filesystem::exists(place.parent_path(), error));
 }
 
 data::FieldDataset open_training(const RunConfig& config) {
@@ -238,6 +274,13 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
       (info.grid == "regional" && !info.axes.empty() && info.axes[0] == "latitude");
   if (of_degrees && !info.coordinates.empty())
     shape.area_weights = data::area_weights(info.coordinates.front());
+  if (config.train.loss == "area-l2" && is_sphere_grid(info.grid) && shape.area_weights.empty()) {
+    throw ConfigError(
+        "train.loss", config.train.loss,
+        fmt::format("wants the latitudes of the rows, which nothing tells of {}; give them in "
+                    "data.json beside the files (coords: lat, lon), or set train.loss = squared-l2",
+                    info.path));
+  }
   if (config.train.decode) {
     if (statistics.mode == "none") {
       throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
@@ -249,17 +292,24 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
   return shape;
 }
 
-FieldWorkload::FieldWorkload(const RunConfig& config, const std::string& validation_key)
-    : training_(open_training(config)),
-      info_(training_.info()),
-      loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
+FieldWorkload::FieldWorkload(const RunConfig& config, const std::string& validation_key,
+                             const nlohmann::json& saved)
+    : loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
                                         : config.train.loss) {
+  const std::string where = "the manifest of " + config.run.directory;
+  std::optional<data::FieldDatasetInfo> before;
+  if (is_gone(config.data.path)) before = info_in_manifest(saved, config.data.history + 1, where);
+  if (!before) training_ = open_training(config);
+  info_ = before ? *before : training_->info();
   if (has_validation(config)) {
     validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
     data::expect_same_fields(validation_key, validation_->info(), info_);
   }
   facts_.validation_samples = validation_ ? validation_->info().samples : 0;
-  statistics_ = statistics_of(config, info_);
+  std::optional<data::FieldStatistics> kept;
+  if (before || is_gone(config.data.statistics))
+    kept = statistics_in_manifest(saved, config.data.normalisation, where);
+  statistics_ = kept ? std::move(*kept) : statistics_of(config, info_);
   facts_.fields = field_shape(config, info_, statistics_);
 }
 
@@ -271,44 +321,58 @@ std::string FieldWorkload::summary() const {
   return text;
 }
 
+std::vector<std::string> FieldWorkload::notes() const {
+  std::vector<std::string> notes = info_.notes;
+  if (std::string note = overlap_note(); !note.empty()) notes.push_back(std::move(note));
+  return notes;
+}
+
+std::string FieldWorkload::overlap_note() const {
+  if (!validation_ || !training_) return "";
+  const data::FieldDatasetInfo& other = validation_->info();
+  if (!share_files(other, info_)) {
+    return may_be_copies(other, info_) && share_contents(*validation_, *training_)
+               ? fmt::format(
+                     "{} holds what is trained on in {}: its loss and skill are of what the "
+                     "model has seen",
+                     other.path, info_.path)
+               : "";
+  }
+  if (!info_.has_times) {
+    return fmt::format(
+        "{} is trained on, and validated with: loss and skill are of what the model has seen",
+        other.path);
+  }
+  const double first = std::max(info_.first_time, other.first_time);
+  const double last = std::min(info_.last_time, other.last_time);
+  if (first > last) return "";
+  return fmt::format(
+      "{} is trained on, and validated with, from {} to {}: loss and skill are of what the model "
+      "has seen; give data.period and data.validation_period dates apart",
+      other.path, data::format_time(first, info_.calendar),
+      data::format_time(last, info_.calendar));
+}
+
 nlohmann::json FieldWorkload::manifest() const {
-  return {{"path", info_.path},
-          {"layout", info_.layout},
-          {"points", info_.points},
-          {"inputs", info_.input_channels},
-          {"targets", info_.target_channels},
-          {"samples", info_.samples},
-          {"axes", printable_names(info_.axes)},
-          {"coordinates", stored_coordinates(info_)},
-          {"input_units", info_.input_units},
-          {"target_units", info_.target_units}};
+  return manifest_of_fields(info_, statistics_);
+}
+
+std::string FieldWorkload::statistics_hash() const {
+  return hash_of(statistics_);
 }
 
 std::string FieldWorkload::difference_from(const nlohmann::json& data,
                                            const std::string& checkpoint) const {
-  const std::string name = checkpoint + "/manifest.json: data";
-  const JsonFile file(data, name, FileOwner::Run);
   // Checkpoints of before have channels alone.
-  for (const char* key :
-       {"points", "inputs", "targets", "axes", "coordinates", "input_units", "target_units"}) {
-    if (!data.is_object() || !file.root().has(key)) return {};
-  }
-  data::FieldDatasetInfo trained_on;
-  trained_on.path = checkpoint;
-  trained_on.axes = file.root().key("axes").texts();
-  for (const JsonPlace& axis : file.root().key("coordinates").elements())
-    trained_on.coordinates.push_back(axis.numbers());
-  trained_on.input_channels = file.root().key("inputs").texts();
-  trained_on.input_units = file.root().key("input_units").texts();
-  trained_on.target_channels = file.root().key("targets").texts();
-  trained_on.target_units = file.root().key("target_units").texts();
-  trained_on.input_units.resize(trained_on.input_channels.size());
-  trained_on.target_units.resize(trained_on.target_channels.size());
-  return data::difference_of(data::traits_of(info_), data::traits_of(trained_on));
+  std::optional<data::FieldTraits> then = traits_in_manifest(data, checkpoint + "/manifest.json");
+  if (!then) return {};
+  then->of = checkpoint;
+  return data::difference_of(data::traits_of(info_), *then);
 }
 
 dist::Facts FieldWorkload::contents() const {
-  dist::Facts facts = data::file_facts("data.path", training_.identity());
+  dist::Facts facts;
+  if (training_) facts = data::file_facts("data.path", training_->identity());
   if (validation_) {
     dist::append(data::file_facts("data.validation", validation_->identity()), facts);
   }
@@ -332,9 +396,9 @@ std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> r
   const data::FieldParts parts = {
       .input = order.wants("input"), .target = order.wants("target"), .mask = order.wants("mask")};
   const auto open_slab = [&](data::FieldSlab slab) {
-    return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
-                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal,
-                             parts);
+    return data::FieldStream(
+        reader, part == Part::Training ? training_.value() : validation_.value(), slab, statistics_,
+        order.samples_of, order.first_ordinal, order.end_ordinal, parts);
   };
   if (!order.rows.cut()) return std::make_unique<FieldBatches>(order.micro_batches, open_slab({}));
   return std::make_unique<CutFieldBatches>(order.micro_batches, order.rows, info_.plane(/*rows=*/1),

@@ -23,7 +23,7 @@ class FieldsKind final : public WorkloadKind {
 
   DataFacts facts_of_checkpoint(const RunConfig& config, const Manifest& manifest,
                                 const std::string& checkpoint) const override {
-    const FieldWorkload workload(config);
+    const FieldWorkload workload(config, "data.validation", manifest.data);
     workload.expect_like(manifest.data, checkpoint, config.data.path);
     return workload.facts();
   }

@@ -51,6 +51,8 @@ class Workload {
   virtual const DataFacts& facts() const = 0;
   // One line for people.
   virtual std::string summary() const = 0;
+  // What a user should know of the data, a sentence each. May read files; throws IoError.
+  virtual std::vector<std::string> notes() const { return {}; }
   // What text became tokens by; null where samples are no text. Reads files; throws IoError.
   virtual std::unique_ptr<data::Tokenizer> tokenizer() const { return nullptr; }
   // For the manifest of a checkpoint.

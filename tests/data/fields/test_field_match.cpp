@@ -13,11 +13,8 @@ namespace garonne::data {
 namespace {
 
 FieldTraits traits(std::vector<std::vector<double>> coordinates, std::vector<std::string> units) {
-  return {"one.nc",
-          {"latitude", "longitude"},
-          std::move(coordinates),
-          {"t2m", "u10"},
-          std::move(units)};
+  return {"one.nc",       {"latitude", "longitude"}, std::move(coordinates),
+          {"t2m", "u10"}, std::move(units),          {}};
 }
 
 TEST(FieldMatch, CoordinatesAreAlikeWithinAHundredthOfTheirStep) {
@@ -49,6 +46,43 @@ TEST(FieldMatch, UnitsAreThoseOfTheSameChannel) {
   EXPECT_NE(difference_of(turned, one), "");
   turned.channels = {"v10", "q"};
   EXPECT_EQ(difference_of(turned, one), "");
+}
+
+TEST(FieldMatch, StepsAreAlikeByLengthOrInMonths) {
+  const auto days = [](double length, Calendar calendar = Calendar::Gregorian) {
+    return FieldStep{86400 * length, true, calendar};
+  };
+  const FieldStep undated{86400, true, std::nullopt};
+  const FieldStep unknown{0, true, Calendar::Gregorian};
+  const FieldStep unit_less{6, false, std::nullopt};
+  EXPECT_TRUE(same_step(days(1), days(1.0005)));
+  EXPECT_TRUE(same_step(days(1), days(1, Calendar::Days360)));
+  EXPECT_TRUE(same_step(days(1), undated));
+  EXPECT_FALSE(same_step(days(1), days(0.25)));
+  EXPECT_FALSE(same_step(undated, days(0.25)));
+  EXPECT_FALSE(same_step(days(30, Calendar::Days365), days(2)));
+  // Months, quarters and years.
+  EXPECT_TRUE(same_step(days(31), days(28)));
+  EXPECT_TRUE(same_step(days(31), days(30, Calendar::Days360)));
+  EXPECT_TRUE(same_step(days(366), days(360, Calendar::Days360)));
+  EXPECT_FALSE(same_step(days(31), days(91)));
+  EXPECT_FALSE(same_step(days(31), days(366)));
+  // Where nobody says, or not in which unit.
+  for (const FieldStep& other : {unknown, unit_less, FieldStep()}) {
+    EXPECT_TRUE(same_step(days(1), other));
+    EXPECT_TRUE(same_step(other, days(1)));
+  }
+  EXPECT_FALSE(same_step(unit_less, {1, false, std::nullopt}));
+
+  EXPECT_EQ(days(31).seconds_in(Calendar::Days360), 30 * 86400.0);
+  EXPECT_EQ(months_of_step(days(360, Calendar::Days360).seconds_in(Calendar::Standard),
+                           Calendar::Standard),
+            12);
+  EXPECT_EQ(days(0.25).seconds_in(Calendar::Days360), 21600);
+  EXPECT_EQ(unit_less.seconds_in(Calendar::Days360), 0);
+  EXPECT_EQ(to_text(days(0.25)), "steps of 6 h");
+  EXPECT_EQ(to_text(days(31)), "steps of 1 month");
+  EXPECT_EQ(to_text(unknown), "unknown steps");
 }
 
 TEST(FieldMatch, UnitsByWhatTheyMean) {
@@ -112,6 +146,14 @@ TEST(FieldMatch, DatasetsAreComparedAsAWhole) {
   has(refusal([](auto& other) { other.input_units[1] = "km"; }), "orography in km, and m in one");
   has(refusal([](auto& other) { other.target_units[1] = "hPa"; }), "has b in hPa, and Pa in one");
   has(refusal([](auto& other) { other.coordinates.clear(); }), "none");
+  one.in_seconds = one.has_times = true;
+  one.frame_seconds = 86400;
+  has(refusal([](auto& other) { other.frame_seconds = 21600; }),
+      "has steps of 6 h, and one has steps of 24 h; what a model");
+  has(refusal([](auto& other) { other.frame_seconds = 0; }), "none");
+  FieldDatasetInfo states = one;
+  states.frame_seconds = 60 * 86400;
+  expect_same_fields("--data", states, one, FramesAre::States);
 }
 
 }  // namespace

@@ -54,6 +54,31 @@ std::vector<float> state_of(std::size_t start, std::size_t member, std::int64_t 
   return state;
 }
 
+// What is no latitude is not called so.
+TEST(ForecastFile, RotatedCoordinatesKeepTheirNames) {
+  const testing::Scratch scratch;
+  const std::string path = scratch.path("x.nc");
+  ForecastSetting setting = small_setting(1);
+  setting.fields.axis_texts = {
+      {"rlat", {{"standard_name", "grid_latitude"}, {"units", "degrees"}, {"axis", "Y"}}},
+      {"rlon", {{"standard_name", "grid_longitude"}}}};
+  setting.fields.grid_mapping = {"t2m",
+                                 {{"grid_mapping_name", "rotated_latitude_longitude"}},
+                                 {{"grid_north_pole_latitude", {39.25}}}};
+  ForecastFile(path, setting).publish();
+  const Hdf5File file = Hdf5File::open(path);
+  EXPECT_EQ(file.dimension_scales("t2m"), (Names{"time", "lead", "rlat", "rlon"}));
+  EXPECT_FALSE(file.has_dataset("latitude"));
+  EXPECT_EQ(file.attributes("rlat").texts("standard_name"), (Names{"grid_latitude"}));
+  EXPECT_EQ(file.attributes("rlat").texts("units"), (Names{"degrees"}));
+  // A name that a channel has is not taken twice.
+  EXPECT_EQ(file.attributes("t2m").texts("grid_mapping"), (Names{"t2m_2"}));
+  EXPECT_EQ(file.attributes("t2m_2").texts("grid_mapping_name"),
+            (Names{"rotated_latitude_longitude"}));
+  EXPECT_EQ(file.attributes("t2m_2").numbers("grid_north_pole_latitude"),
+            (std::vector<double>{39.25}));
+}
+
 TEST(ForecastFile, SaysWhatItHolds) {
   const testing::Scratch scratch;
   const std::string path = scratch.path("x.nc");
@@ -113,7 +138,8 @@ TEST(ForecastFile, PeriodsAreThoseOfTheDates) {
   const auto at = [](int month) { return date_seconds(2001, month, 1, Calendar::Standard); };
   ForecastSetting setting = small_setting(1);
   setting.fields.calendar = Calendar::Standard;
-  setting.fields.frame_seconds = setting.lead_seconds = 31 * 86400.0;
+  setting.lead_seconds = 31 * 86400.0;
+  setting.frame_step = {setting.lead_seconds, true, setting.fields.calendar};
   setting.starts = {at(1)};
   setting.frames = {0};
   setting.valid_times = {at(2), at(3), at(4)};

@@ -302,6 +302,61 @@ std::vector<float> read_packed(const std::string& path, const std::string& said,
   return values;
 }
 
+TEST(CfFields, RotatedCoordinatesAreToldAsTheyAre) {
+  const Scratch scratch;
+  GlobeFile file{"rlat",
+                 "rlon",
+                 {{"units", "degrees"}, {"standard_name", "grid_latitude"}, {"axis", "Y"}},
+                 {{"units", "degrees"}, {"standard_name", "grid_longitude"}, {"axis", "X"}},
+                 {{"grid_mapping", "rotated_pole"}}};
+  file.write(scratch.path("rotated.nc"), [](Hdf5File& out) {
+    out.create_array<std::int32_t>("rotated_pole", std::vector<std::int64_t>());
+    Hdf5Attributes attributes = out.attributes("rotated_pole");
+    attributes.write("grid_mapping_name", std::string("rotated_latitude_longitude"));
+    attributes.write("grid_north_pole_latitude", std::vector<double>{39.25});
+  });
+  const FieldDatasetInfo info = info_of(scratch.path("rotated.nc"));
+  // Areas go by them as by the Earth's.
+  EXPECT_EQ(info.axes[0], "latitude");
+  ASSERT_EQ(info.axis_texts.size(), 2U);
+  EXPECT_EQ(info.axis_texts[1].name, "rlon");
+  EXPECT_EQ(info.axis_texts[1].attributes[0],
+            std::pair(std::string("standard_name"), std::string("grid_longitude")));
+  EXPECT_EQ(info.grid_mapping.name, "rotated_pole");
+  ASSERT_EQ(info.grid_mapping.numbers.size(), 1U);
+  EXPECT_EQ(info.grid_mapping.numbers[0].second, (std::vector<double>{39.25}));
+  GlobeFile().write(scratch.path("globe.nc"));
+  EXPECT_TRUE(info_of(scratch.path("globe.nc")).axis_texts.empty());
+}
+
+TEST(CfFields, DatesWrittenAsNumbersAreRefused) {
+  const Scratch scratch;
+  GlobeFile file;
+  file.times = line(20000101, 1, 4);
+  file.time_units = "day as %Y%m%d.%f";
+  file.write(scratch.path("cdo.nc"));
+  expect_io_error(scratch.path("cdo.nc"), "`cdo -r copy`",
+                  [&] { info_of(scratch.path("cdo.nc")); });
+}
+
+// Versions of ERA5 are no levels; with one of them alone nothing is wrong.
+TEST(CfFields, VersionsOfERA5AreNoLevels) {
+  const Scratch scratch;
+  const auto write = [&](const std::string& path, std::int64_t versions) {
+    GlobeFile().write(path, [&](Hdf5File& file) {
+      put_line(file, "expver", line(1, 4, versions));
+      put<float>(file, "t2m", {4, versions, 5, 8},
+                 std::vector<float>(static_cast<std::size_t>(4 * versions * 40)));
+    });
+    attach_scales(path, "t2m", {"time", "expver", "lat", "lon"});
+  };
+  write(scratch.path("both.nc"), 2);
+  expect_io_error(scratch.path("both.nc"), "combine_first",
+                  [&] { info_of(scratch.path("both.nc")); });
+  write(scratch.path("one.nc"), 1);
+  EXPECT_EQ(info_of(scratch.path("one.nc")).channels, (std::vector<std::string>{"t", "t2m"}));
+}
+
 TEST(CfFields, IntegersOfTheOtherSign) {
   const Scratch scratch;
   const std::string path = scratch.path("packed.nc");

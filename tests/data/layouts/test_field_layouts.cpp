@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "data/fields/field_files.hpp"
 #include "data/hdf5/virtual_files.hpp"
 #include "data/layouts/field_layout.hpp"
@@ -75,6 +76,61 @@ TEST(FieldGrids, LegendreGauss) {
   EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)).grid, "legendre-gauss");
   latitudes[2] += 1;
   EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)).grid, "regional");
+}
+
+// --- yearly files that do not say all ---
+
+// Of files without them, latitudes are those of the grid, where its size tells which that is.
+TEST(FieldLayouts, GlobalYearsWithoutCoordinates) {
+  const Scratch scratch;
+  const auto info_of = [&](std::int64_t rows, std::int64_t columns, const std::string& json) {
+    testing::YearlyFile year;
+    year.coordinates = false;
+    year.rows = rows;
+    year.columns = columns;
+    year.write(scratch.path("1979.h5"));
+    write_file_durably(scratch.path("data.json"), json);
+    return FieldDataset::open(query_of(scratch.path("1979.h5"))).info();
+  };
+  // Both poles, and without the last row.
+  FieldDatasetInfo info = info_of(5, 8, "{}");
+  EXPECT_EQ(info.coordinates, (std::vector{line(90, -45, 5), line(0, 45, 8)}));
+  EXPECT_EQ(info.grid, "equiangular");
+  ASSERT_EQ(info.notes.size(), 1U);
+  EXPECT_NE(info.notes[0].find("90 to -90 from north to south"), std::string::npos);
+  info = info_of(4, 8, R"({"coords": {"grid_type": "equiangular"}})");
+  EXPECT_EQ(info.coordinates[0], line(90, -45, 4));
+  EXPECT_EQ(info.grid, "equiangular");
+  // Gauss latitudes of any number: zeros of P2 are ±1/sqrt(3).
+  info = info_of(2, 7, R"({"coords": {"grid_type": "legendre-gauss"}})");
+  EXPECT_EQ(info.grid, "legendre-gauss");
+  ASSERT_EQ(info.coordinates[0].size(), 2U);
+  EXPECT_NEAR(info.coordinates[0][0], std::asin(1 / std::sqrt(3.0)) * 180 / std::numbers::pi, 1e-9);
+  // Any others they may be.
+  info = info_of(5, 9, "{}");
+  EXPECT_TRUE(info.coordinates.empty());
+  EXPECT_TRUE(info.notes.empty());
+}
+
+TEST(FieldLayouts, YearsThatContradictThemselvesAreRefused) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  const auto refused = [&](const testing::YearlyFile& year, const std::string& why) {
+    year.write(path);
+    testing::expect_io_error(path, why, [&] { FieldDataset::open(query_of(path)); });
+  };
+  testing::YearlyFile year;
+  year.channels = {"t2m", "u10", "t2m"};
+  refused(year, "dataset \"channel\" calls two channels \"t2m\"");
+  year = {};
+  for (double& time : year.times = line(testing::YearlyFile::begin, testing::YearlyFile::step, 6))
+    time *= 1e9;
+  refused(year, "they look like nanoseconds; divide them by 1e+09");
+  for (double& time : year.times) time /= 1e6;
+  refused(year, "they look like milliseconds; divide them by 1000");
+  year = {};
+  write_file_durably(scratch.path("data.json"), R"({"coords": {"grid_type": "legendre-gauss"}})");
+  refused(year, "calls its grid legendre-gauss, but its latitudes, 90 to -90, are equally spaced");
 }
 
 // --- makani's virtual files ---

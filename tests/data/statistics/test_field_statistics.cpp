@@ -121,6 +121,58 @@ TEST(FieldStatistics, MissingValuesAreLeftOut) {
   EXPECT_TRUE(std::isfinite(summaries.inputs.deviation[0]));
 }
 
+TEST(FieldStatistics, ValuesThatStandForNoneAreTold) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  YearlyFile().write(path, [](std::vector<float>& values) {
+    values[45] = 1e20F;  // of t2m
+    values[85] = 1e18F;  // of z500, which may have them
+  });
+  dist::Session session = dist::Session::single();
+  const auto warnings = statistics_warnings(summarise_fields(query_of(path), false, session));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("t2m has values of 1e+20"), std::string::npos) << warnings[0];
+}
+
+// Small numbers of float64 are 0 once they are read.
+TEST(FieldStatistics, WhatFloat32DoesNotHaveIsTold) {
+  const Scratch scratch;
+  const auto notes = [&](double value) {
+    Hdf5File file = Hdf5File::create(scratch.path("1979.h5"));
+    put<double>(file, "fields", {3, 1, 5, 8}, std::vector<double>(120, value));
+    file.close();
+    dist::Session session = dist::Session::single();
+    const auto query = query_of(scratch.path("1979.h5"));
+    std::vector<std::string> found = summarise_fields(query, false, session).notes;
+    const std::vector<std::string> before = FieldDataset::open(query).info().notes;
+    found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(before.size()));
+    return found;
+  };
+  ASSERT_EQ(notes(1e-50).size(), 1U);
+  EXPECT_NE(notes(1e-50)[0].find("channel_0 is 0 everywhere as float32"), std::string::npos);
+  EXPECT_TRUE(notes(1e-30).empty());
+}
+
+// Orography and the like are summarised where they are named.
+TEST(FieldStatistics, ConstantsWantToBeNamed) {
+  const Scratch scratch;
+  const std::string path = scratch.path("model.nc");
+  testing::NetcdfFile().write(path);
+  FieldQuery query = query_of(path);
+  query.missing = "mask";
+  dist::Session session = dist::Session::single();
+  const FieldSummaries summaries = summarise_fields(query, false, session);
+  query.input_channels = {"t2m", "orography"};
+  query.target_channels = {"t2m"};
+  const FieldDatasetInfo info = FieldDataset::open(query).info();
+  ASSERT_EQ(info.constant_inputs, (std::vector<std::string>{"orography"}));
+  EXPECT_EQ(channels_of(info), (std::vector<std::string>{"t2m", "orography"}));
+  expect_io_error("st.h5", "--channels t2m,orography",
+                  [&] { choose_statistics(summaries, "channel", info, "st.h5"); });
+  const FieldSummaries named = summarise_fields(query, false, session);
+  EXPECT_EQ(choose_statistics(named, "channel", info, "st.h5").inputs.mean.size(), 2U);
+}
+
 // 273.15 is no float, and areas are no round numbers: sums alone leave a deviation of 1e-13.
 TEST(FieldStatistics, AChannelOfOneNumberHasNoDeviation) {
   const Scratch scratch;

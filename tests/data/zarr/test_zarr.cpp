@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_files.hpp"
+#include "data/fields/field_inspect.hpp"
 #include "data/file_identity.hpp"
 #include "data/scratch.hpp"
 #include "data/zarr/zarr_files.hpp"
@@ -71,6 +72,28 @@ TEST(Zarr, BoxesOfEveryCodec) {
       }
     }
   }
+}
+
+// What `data inspect` shows of a store: the chunks, too, and nothing that a link leads to.
+TEST(Zarr, BytesAreThoseOfAllFiles) {
+  const Scratch scratch;
+  const auto write = [&](const std::string& name, std::size_t bytes) {
+    std::filesystem::create_directories(std::filesystem::path(scratch.path(name)).parent_path());
+    std::ofstream(scratch.path(name)) << std::string(bytes, 'x');
+  };
+  write("store/.zgroup", 20);
+  write("store/a/0.0", 1000);
+  write("store/a/b/0", 300);
+  write("other", 70000);
+  std::filesystem::create_symlink(scratch.path("other"), scratch.path("store/link"));
+  FieldDatasetInfo info;
+  info.files.resize(2);
+  info.files[0].path = scratch.path("store");
+  info.files[1].path = scratch.path("other");
+  info.files[1].bytes = 7;
+  count_stored_bytes(info);
+  EXPECT_EQ(info.files[0].bytes, 1320);
+  EXPECT_EQ(info.files[1].bytes, 7);
 }
 
 TEST(Zarr, TypesAndWhatIsNotThere) {

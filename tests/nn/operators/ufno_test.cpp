@@ -301,6 +301,8 @@ TEST(UShapedOperators, RefuseWhatTheyCannotDo) {
           {"multiple of 4", "14 x 18 points and padding 0", "use model.padding = 2",
            "or model.levels = 1"});
   refused(case_of("", 3, {17, 17}, {4, 4}), {}, "model.levels", {"model.padding = 7"});
+  refused(case_of("", 2, {17, 31}, {4, 4}), {}, "model.levels",
+          {"use model.levels = 1 with model.padding = 1"});
   refused(case_of("", 1, {7, 8}, {4, 4}), {}, "model.levels", {"model.kind = fno"});
   refused(case_of("", 6, {17, 17}, {4, 4}), {}, "model.levels",
           {"multiple of 64", "model.kind = fno"});

@@ -131,6 +131,42 @@ TEST(FieldEvaluation, NumbersAreThoseOfTheFields) {
   }
 }
 
+// Persistence is of what is there at the start; the numbers are sums over those points.
+TEST(FieldEvaluation, PersistenceIsOfWhatIsThereAtTheStart) {
+  const Scratch scratch;
+  auto test = random_frames(4, 2);
+  const float nothing = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t i = 0; i < 20; ++i) test[i] = nothing;             // of the first start
+  for (std::size_t i = 0; i < plane; ++i) test[plane + i] = nothing;  // all of the second
+  test[2 * plane + 30] = nothing;                                     // of its truth at lead 2
+  write_frames(scratch.path("train.h5"), {"a"}, random_frames(5, 1));
+  write_frames(scratch.path("test.h5"), {"a"}, test, 100);
+  RunConfig config = small_config(scratch, "train.h5", "test.h5");
+  config.data.missing = "mask";
+  FieldEvaluationOptions options;
+  options.lead_steps = 2;
+  const Evaluated made = evaluate(config, options);
+  ASSERT_EQ(made.setting.samples, 2);
+  // At lead 2 of the first start.
+  double squares = 0;
+  double bias = 0;
+  double weights = 0;
+  for (std::size_t i = 20; i < plane; ++i) {
+    if (i == 30) continue;
+    const double weight = made.setting.row_weights[i / columns];
+    const double apart = static_cast<double>(test[i]) - static_cast<double>(test[2 * plane + i]);
+    squares += weight * apart * apart;
+    bias += weight * apart;
+    weights += weight;
+  }
+  // The second start has nothing that could persist, and counts in no mean.
+  EXPECT_NEAR(made.at(made.results.rmse, 1, 1, 0), std::sqrt(squares / weights), 1e-6);
+  EXPECT_NEAR(made.at(made.results.bias, 1, 1, 0), bias / weights, 1e-6);
+  // Lead 1 of the first start has no truth, the second no state: nothing to compare.
+  EXPECT_TRUE(std::isnan(made.at(made.results.rmse, 1, 0, 0)));
+  EXPECT_FALSE(std::isnan(made.at(made.results.rmse, 0, 0, 0)));
+}
+
 // The second step of a forecast is the first one of a forecast from where the first step led to.
 TEST(FieldEvaluation, ForecastsGoOnFromThemselves) {
   const Scratch scratch;

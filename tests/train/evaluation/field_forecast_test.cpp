@@ -6,8 +6,10 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "train/evaluation/field_evaluation.hpp"
 #include "train/evaluation/small_fields.hpp"
 
@@ -218,6 +220,138 @@ TEST(FieldForecast, WhatComesFromTheDataHasToBeThere) {
   refused(options, "is no date");
   options.from = {"3", "3"};
   refused(options, "is given twice");
+}
+
+std::string refusal_of(const RunConfig& config, const FieldForecastOptions& options,
+                       const std::string& path) {
+  try {
+    forecast(config, options, path);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+void has(const std::string& text, const char* words) {
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+}
+
+// The step is that of the training data, whatever the states to start from are.
+TEST(FieldForecast, StepsAreThoseOfTheTrainingData) {
+  TwoChannels data;
+  data.config.data.history = 0;
+  const auto from = [&](const std::string& name, std::int64_t frames, double step) {
+    write_frames(data.scratch.path(name), {"a", "b"}, random_frames(frames * 2, 3), 200, step);
+    FieldForecastOptions options;
+    options.steps = 2;
+    options.from = {"0"};
+    options.data = data.scratch.path(name);
+    return forecast(data.config, options, data.scratch.path(name + ".nc")).setting;
+  };
+  // One frame, frames of two analyses, and ones four times as dense.
+  for (const auto& [name, frames, step] :
+       {std::tuple{"one.h5", 1, 1.0}, {"two.h5", 2, 60.0}, {"dense.h5", 8, 0.25}}) {
+    const data::ForecastSetting setting = from(name, frames, step);
+    EXPECT_EQ(setting.valid_times, (std::vector<double>{201 * day, 202 * day})) << name;
+    EXPECT_EQ(setting.lead_seconds, day) << name;
+  }
+  // With frames before the start, or channels that come from the data, those have to fit.
+  FieldForecastOptions options;
+  options.steps = 2;
+  options.data = data.scratch.path("dense.h5");
+  options.from = {"2"};
+  RunConfig config = data.config;
+  config.data.history = 1;
+  has(refusal_of(config, options, data.scratch.path("x.nc")),
+      "has steps of 6 h, and the model takes frames before its start (data.history) in steps of "
+      "24 h");
+  config = data.config;
+  config.data.targets = "a";
+  config.data.inputs = "a,b";
+  has(refusal_of(config, options, data.scratch.path("x.nc")),
+      "which have steps of 6 h where the model has steps of 24 h");
+  options.steps = 1;
+  EXPECT_EQ(refusal_of(config, options, data.scratch.path("x.nc")), "none");
+}
+
+// A checkpoint keeps the step, for when the data are no longer what they were.
+TEST(FieldForecast, StepsAreThoseOfTheManifest) {
+  TwoChannels data;
+  data.config.data.history = 0;
+  TrainedModel trained = initial_model(data.config);
+  const FieldWorkload workload(trained.config);
+  trained.data = workload.manifest();
+  EXPECT_EQ(trained.data["frame_step"]["length"], day);
+  trained.data["frame_step"]["length"] = 7 * day;
+  FieldForecastOptions options;
+  options.steps = 1;
+  const FieldForecast making(trained, workload, "run", options);
+  EXPECT_EQ(making.setting().valid_times, (std::vector<double>{115 * day}));
+  trained.data["frame_step"]["calendar"] = "moons";
+  EXPECT_THROW(FieldForecast(trained, workload, "run", options), IoError);
+}
+
+// Inputs that are not predicted are of the data, whether or not others are predicted.
+TEST(FieldForecast, WhatIsNotPredictedIsOfTheData) {
+  TwoChannels data;
+  data.config.data.history = 0;
+  data.config.data.inputs = "a";
+  data.config.data.targets = "b";
+  FieldForecastOptions options;
+  options.steps = 3;
+  options.from = {"6"};
+  EXPECT_EQ(refusal_of(data.config, options, data.scratch.path("x.nc")), "none");
+  options.steps = 4;
+  has(refusal_of(data.config, options, data.scratch.path("y.nc")), "is more than 3: some input");
+}
+
+// Frames without dates whose file says how far apart they are.
+TEST(FieldForecast, LeadsHaveALengthWhereItIsKnown) {
+  const Scratch scratch;
+  auto file = data::Hdf5File::create(scratch.path("train.h5"));
+  put<float>(file, "fields", {4, 1, rows, columns}, random_frames(4, 1));
+  file.close();
+  RunConfig config = small_config(scratch, "train.h5", "");
+  FieldForecastOptions options;
+  options.steps = 2;
+  EXPECT_EQ(forecast(config, options, scratch.path("steps.nc")).setting.lead_seconds, 0);
+  write_file_durably(scratch.path("data.json"), R"({"dhours": 6})");
+  EXPECT_EQ(forecast(config, options, scratch.path("x.nc")).setting.lead_seconds, 6 * 3600);
+  const auto written = data::Hdf5File::open(scratch.path("x.nc"));
+  EXPECT_EQ(written.dataset("lead").read_all<std::int64_t>(), (std::vector<std::int64_t>{6, 12}));
+  EXPECT_EQ(written.attributes("lead").texts("units")[0], "hours");
+}
+
+// What another model, or the same one from other states at that path, left is not gone on with.
+TEST(FieldForecast, AnotherModelsPartIsRefused) {
+  const TwoChannels data;
+  FieldForecastOptions options;
+  options.steps = 2;
+  const std::string path = data.scratch.path("x.nc");
+  TrainedModel trained = initial_model(data.config);
+  trained.identity = "one";
+  const auto open = [&] {
+    const FieldWorkload workload(trained.config);
+    const FieldForecast making(trained, workload, "run", options);
+    const data::ForecastFile file(path, making.setting());
+  };
+  const auto refusal = [&] {
+    try {
+      open();
+    } catch (const IoError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  open();
+  EXPECT_EQ(refusal(), "none");
+  trained.identity = "other";
+  has(refusal(), "is of another forecast: its model is \"one\"");
+  trained.identity = "one";
+  auto changed = data.test;
+  changed[0] += 1;
+  write_frames(data.scratch.path("test.h5"), {"a", "b"}, changed, 100);
+  has(refusal(), "its contents is");
 }
 
 // The members of `eval` are those of `forecast`, and their scores those of the fields.

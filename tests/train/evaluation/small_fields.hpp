@@ -34,14 +34,14 @@ inline std::vector<double> line(double first, double step, std::int64_t count) {
   return values;
 }
 
-// A yearly file: frames [frames, channels, rows, columns] a day apart.
+// A yearly file: frames [frames, channels, rows, columns], `step` days apart.
 inline void write_frames(const std::string& path, const std::vector<std::string>& channels,
-                         const std::vector<float>& frames, double first_day = 0) {
+                         const std::vector<float>& frames, double first_day = 0, double step = 1) {
   const auto count = static_cast<std::int64_t>(frames.size() / plane / channels.size());
   auto file = data::Hdf5File::create(path);
   put<float>(file, "fields", {count, static_cast<std::int64_t>(channels.size()), rows, columns},
              frames);
-  put<double>(file, "timestamp", {count}, line(first_day * day, day, count));
+  put<double>(file, "timestamp", {count}, line(first_day * day, step * day, count));
   put<double>(file, "lat", {rows}, line(60, -5, rows));
   put<double>(file, "lon", {columns}, line(0, 10, columns));
   file.create_texts("channel", channels);
