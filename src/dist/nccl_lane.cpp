@@ -75,7 +75,13 @@ void NcclLane::end(std::uint64_t number) {
 void NcclLane::grouped(const std::function<void()>& calls) {
   NcclLibrary& library = calls_.library();
   calls_.nccl(library.group_start(), "ncclGroupStart", current_.activity, nullptr);
-  calls();
+  try {
+    calls();
+  } catch (...) {
+    // Within a group that stays open nothing that is put later would ever begin.
+    static_cast<void>(library.group_end());
+    throw;
+  }
   calls_.nccl(library.group_end(), "ncclGroupEnd", current_.activity, communicator_);
 }
 

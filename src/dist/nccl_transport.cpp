@@ -285,7 +285,13 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
   if (!recording_) lane.look(Clock::now());
   lane.begin(ready_, fmt::format("{}{}{} in {} (ranks {})", doing, doing.empty() ? "" : ": ", what,
                                  group_, fmt::join(members(), ", ")));
-  calls();
+  try {
+    calls();
+  } catch (const CommunicationError& error) {
+    // Of an operation that is on its stream in part. What is recorded is dropped as a whole.
+    if (!recording_) fail(error, Clock::now());
+    throw;
+  }
   lane.end(++last_number_);
   return {last_number_};
 }

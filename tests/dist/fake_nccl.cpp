@@ -327,7 +327,9 @@ NcclStatus FakeNccl::group_start() {
 
 NcclStatus FakeNccl::group_end() {
   if (--group_.depth > 0) return NcclStatus::Success;
-  return issue();
+  if (!group_.refused) return issue();
+  group_ = {};
+  return NcclStatus::InvalidUsage;
 }
 
 NcclStatus FakeNccl::put(NcclCommunicator handle, device::CudaStream stream,
@@ -335,6 +337,13 @@ NcclStatus FakeNccl::put(NcclCommunicator handle, device::CudaStream stream,
                          const std::function<void(Communicator&)>& add_parts) {
   Communicator* const communicator = of(handle, call);
   if (communicator == nullptr) return NcclStatus::InvalidArgument;
+  {
+    const std::lock_guard lock(mutex_);
+    if (refused_.erase(call) > 0) {
+      group_.refused = group_.depth > 0;
+      return NcclStatus::InvalidUsage;
+    }
+  }
   if (group_.communicator != nullptr && group_.communicator != communicator) {
     accuse("a group of several communicators");
   }

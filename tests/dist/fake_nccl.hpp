@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -45,6 +46,12 @@ class FakeNccl final : public NcclLibrary {
 
   // The state of communicators of this name from now on.
   void fail(const std::string& name, NcclStatus status);
+  // The next call of this name says that it was no valid use; the group that it is in is dropped.
+  void refuse(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    refused_.insert(call);
+  }
+  int open_groups() const { return group_.depth; }
   // What the real one does not forgive, or hangs in.
   std::vector<std::string> violations() const { return locked(violations_); }
   int live_communicators() const;
@@ -116,6 +123,7 @@ class FakeNccl final : public NcclLibrary {
     const void* copy_from = nullptr;  // an all-gather's own part, where it is elsewhere
     void* copy_to = nullptr;
     std::size_t copy_bytes = 0;
+    bool refused = false;
   };
 
   template <typename Value>
@@ -164,6 +172,7 @@ class FakeNccl final : public NcclLibrary {
   std::vector<std::string> violations_;
   std::map<std::string, int> calls_;
   std::map<std::string, NcclStatus> failures_;
+  std::set<std::string> refused_;
   int tags_ = 0;
   int aborted_ = 0;
   std::uint64_t random_ = 1;

@@ -239,6 +239,28 @@ TEST_F(NcclFaultsTest, ASetUpThatIsNeverCompleteIsAborted) {
   EXPECT_NO_THROW(device_->close());
 }
 
+// Within a group of calls that stays open nothing later would begin: sums would be left out without
+// a word.
+TEST_F(NcclFaultsTest, ACallThatIsRefusedEndsItsGroupAndTheTransport) {
+  begin();
+  auto transport = make();
+  std::byte* const data = allocate(4000);
+  std::byte* const staging = allocate(4000);
+  nccl_->refuse("ncclSend");
+  std::string text;
+  try {
+    transport->all_reduce_sum(data, 900, ScalarType::Float32, staging);
+  } catch (const CommunicationError& error) {
+    text = error.what();
+  }
+  expect_words(text, {"all-reduce in data", "ncclSend"});
+  EXPECT_EQ(nccl_->open_groups(), 0);
+  EXPECT_THROW(transport->broadcast(data, 400, 0), CommunicationError) << "of no use now";
+  session_.barrier();
+  leave(std::move(transport));
+  EXPECT_TRUE(nccl_->violations().empty());
+}
+
 TEST_F(NcclFaultsTest, WorkLongerThanTheLimitIsNoWaitForOthers) {
   begin();
   auto transport = make(5);
