@@ -26,6 +26,7 @@
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/staged_messages.hpp"
 
 namespace garonne::train {
 namespace {
@@ -218,6 +219,7 @@ class RunDevice::Gpu {
   std::int64_t recorded_bytes = 0;
   std::int64_t host_tier_bytes = 0;  // of the tier below the device
   device::Span host_tier;
+  bool is_pinned = true;  // as these sizes say
   bool has_tier = false;
   bool records = false;  // steps may be recorded
   device::Span step_numbers;
@@ -347,13 +349,15 @@ void RunDevice::pin() {
     gpu_->drop_host_tier();
     cuda.release(Tier::Host);
   }
-  cuda.reserve(Tier::Host,
-               gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes + gpu_->host_tier_bytes);
+  // The tier below the device is one block, in which all has its place.
+  cuda.reserve(Tier::Host, gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes,
+               gpu_->host_tier_bytes);
   const std::shared_ptr<device::TierMemory> memory = cuda.reserved(Tier::Host);
   gpu_->take_host_tier(*memory);
   gpu_->pinned_blocks = std::make_unique<device::FinishingBlocks>(cuda, *memory);
   staging_ = std::make_unique<exec::Staging>(cuda, memory, gpu_->pinned_blocks.get());
   gpu_->side.pinned = gpu_->pinned_blocks.get();
+  gpu_->is_pinned = true;
 }
 
 device::Captures* RunDevice::captures() const {
@@ -365,21 +369,29 @@ std::byte* RunDevice::step_numbers() const {
 }
 
 void RunDevice::pin_recorded(const nn::Model& model, const plan::Program& program) {
+  if (!gpu_) return;
+  // What is pinned is given back and made anew, which takes long: pin_host_tier() follows, and does
+  // so for all three at once.
+  if (gpu_->transport == "mpi") {
+    gpu_->message_bytes = staged_bytes(program);
+    gpu_->is_pinned = gpu_->is_pinned && gpu_->message_bytes == 0;
+  }
   if (captures() == nullptr || !exec::graph_obstacle(program, gpu_->transport).empty()) return;
-  const std::int64_t bytes = exec::recorded_pinned_bytes(model, program);
-  gpu_->recorded_bytes = bytes;
-  device::start_on_gpu([&] { pin(); });
+  gpu_->recorded_bytes = exec::recorded_pinned_bytes(model, program);
+  gpu_->is_pinned = false;
 }
 
 void RunDevice::pin_messages(std::int64_t bytes) {
-  if (!gpu_ || bytes == 0) return;
+  if (!gpu_ || bytes == 0 || (gpu_->is_pinned && gpu_->message_bytes == bytes)) return;
   gpu_->message_bytes = bytes;
   device::start_on_gpu([&] { pin(); });
 }
 
 void RunDevice::pin_host_tier(std::int64_t room_bytes) {
-  if (!gpu_ || room_bytes == gpu_->host_tier_bytes) return;
-  gpu_->host_tier_bytes = round_up(room_bytes, device::host_allocation_granularity);
+  if (!gpu_) return;
+  const std::int64_t bytes = round_up(room_bytes, device::host_allocation_granularity);
+  if (gpu_->is_pinned && bytes == gpu_->host_tier_bytes) return;
+  gpu_->host_tier_bytes = bytes;
   device::start_on_gpu([&] { pin(); });
 }
 
