@@ -59,13 +59,17 @@ class FakeNccl final : public NcclLibrary {
   std::map<std::string, int> calls() const { return locked(calls_); }
   // In the order in which they were made.
   std::vector<std::string> names() const;
+  // Of each connection, by the communicator's name; and with how many peers it has exchanged beside
+  // what collectives do.
+  std::map<std::string, int> channels() const { return locked(channels_); }
+  int peers_of(const std::string& name) const;
 
   NcclStatus version(int& number) override;
   NcclStatus make_id(NcclId& id) override;
-  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
-                   const char* name) override;
+  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank, const char* name,
+                   int channels) override;
   NcclStatus split(NcclCommunicator parent, int color, int key, NcclCommunicator& made,
-                   const char* name) override;
+                   const char* name, int channels) override;
   NcclStatus state(NcclCommunicator communicator, NcclStatus& state) override;
   NcclStatus finalize(NcclCommunicator communicator) override;
   NcclStatus destroy(NcclCommunicator communicator) override;
@@ -137,8 +141,9 @@ class FakeNccl final : public NcclLibrary {
     const std::lock_guard lock(mutex_);
     ++calls_[call];
   }
-  Communicator* add(const std::string& name);
+  Communicator* add(const std::string& name, int channels);
   int new_tag();
+  void note_peer(const Communicator& communicator, int peer);
   void job(Communicator& communicator, std::function<void()> work);
   void serve();
   void pause();
@@ -173,6 +178,8 @@ class FakeNccl final : public NcclLibrary {
   std::map<std::string, int> calls_;
   std::map<std::string, NcclStatus> failures_;
   std::set<std::string> refused_;
+  std::map<std::string, int> channels_;
+  std::map<std::string, std::set<int>> peers_;
   int tags_ = 0;
   int aborted_ = 0;
   std::uint64_t random_ = 1;
