@@ -3,6 +3,7 @@
 # (all else). The tree can be moved: the program finds its libraries beside itself. Those of the system, MPI and
 # HDF5 first of all, stay the system's.
 include(CMakePackageConfigHelpers)
+include(GaronneCudaLibraries)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 
 # --- the planner as a library ------------------------------------------------------------------
@@ -55,10 +56,14 @@ if(TARGET garonne)
   if(GARONNE_OPENBLAS_LIBRARY)
     install(FILES "${GARONNE_OPENBLAS_LIBRARY}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/garonne")
   endif()
-  file(GLOB garonne_cuda_runtime "${GARONNE_WHEELS}/nvidia/cu13/lib/libcudart.so.*"
-    "${GARONNE_WHEELS}/nvidia/cu13/lib/libcupti.so.*")
-  if(garonne_cuda_runtime AND NOT GARONNE_WITH_CUDA)
-    install(FILES ${garonne_cuda_runtime} DESTINATION "${CMAKE_INSTALL_LIBDIR}/garonne")
+  if(GARONNE_WITH_CUDA)
+    garonne_cuda_libraries(garonne_of_cuda)
+  else()
+    file(GLOB garonne_of_cuda "${GARONNE_WHEELS}/nvidia/cu13/lib/libcudart.so.*"
+      "${GARONNE_WHEELS}/nvidia/cu13/lib/libcupti.so.*")
+  endif()
+  if(garonne_of_cuda)
+    install(FILES ${garonne_of_cuda} DESTINATION "${CMAKE_INSTALL_LIBDIR}/garonne")
   endif()
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)

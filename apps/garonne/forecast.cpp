@@ -59,7 +59,7 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
   dist::agree_on(session, [&] { return workload->contents(); });
   session.agree([&] {
     if (session.rank() != 0) return;
-    const std::string warning = train::other_statistics_warning(*workload, trained.contents,
+    const std::string warning = train::other_statistics_warning(*workload, trained.data,
                                                                 trained.config.data.statistics);
     if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   });

@@ -33,6 +33,7 @@
 #include "train/plans/saved_programs.hpp"
 #include "train/plans/step_rates.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/communicators.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
@@ -303,6 +304,10 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
     return ExitCode::Done;
   }
   fmt::print("{}", train::format_plan(answer));
+  if (planned.on_gpus && config.grid.transport != "mpi") {
+    if (const std::int64_t bytes = train::most_communicator_bytes(setup); bytes > 0)
+      fmt::print("nccl      up to {} of each device beside the budget\n", format_bytes(bytes));
+  }
   if (cluster) fmt::print("{}", train::note_of_processor(config, *cluster));
   if (!options.program_directory.empty())
     fmt::print("programs: {}/rank_*.json\n", options.program_directory);

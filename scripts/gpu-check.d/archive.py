@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import tarfile
 
@@ -31,6 +32,41 @@ def hash_of(path):
         for block in iter(lambda: file.read(1 << 20), b""):
             found.update(block)
     return found.hexdigest()
+
+
+def as_numbers(version):
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def c_library_versions(path):
+    """The versions of the GNU C library that a program or library asks for, by its section of needed versions."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little end first: what there are GPUs for
+            return set()
+        offset, size, count = struct.unpack_from("<Q", head, 40)[0], *struct.unpack_from("<HH", head, 58)
+        file.seek(offset)
+        sections = [struct.unpack("<IIQQQQIIQQ", file.read(size)[:64]) for _ in range(count)]
+
+        def content(section):
+            file.seek(section[4])
+            return file.read(section[5])
+
+        found = set()
+        for section in sections:
+            if section[1] != 0x6FFFFFFE:  # SHT_GNU_verneed
+                continue
+            table, names, library = content(section), content(sections[section[6]]), 0
+            for _ in range(section[7]):
+                _, versions, _, first, further = struct.unpack_from("<HHIII", table, library)
+                version = library + first
+                for _ in range(versions):
+                    _, _, _, name, next_one = struct.unpack_from("<IHHII", table, version)
+                    text = names[name:names.index(b"\0", name)].decode()
+                    found.update(re.findall(r"^GLIBC_(\d+(?:\.\d+)+)$", text))
+                    version += next_one
+                library += further
+        return found
 
 
 def libraries_of(path, environment):
@@ -141,6 +177,7 @@ def make(place, target, with_torch):
     for name, text in texts.items():
         entries[name] = {"bytes": len(text.encode()), "sha256": hashlib.sha256(text.encode()).hexdigest()}
     manifest = {"format": "garonne.gpu-check-archive", "version": 1, "program": version.splitlines(),
+                "glibc": max({"0"}.union(*map(c_library_versions, files.values())), key=as_numbers),
                 "files": dict(sorted(entries.items()))}
     texts[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
     unfinished = target.with_name(target.name + ".part")
@@ -156,6 +193,11 @@ def make(place, target, with_torch):
     unfinished.replace(target)
     return (f"{target}: {len(files) + len(texts)} files, {target.stat().st_size / 2**20:.0f} MiB; there: tar -xf "
             f"{target.name} && {TOP}/scripts/gpu-check")
+
+
+def c_library_of(root):
+    """The version of the GNU C library that an archive asks for; none where an older archive does not say."""
+    return json.loads((root / MANIFEST).read_text()).get("glibc")
 
 
 def damage(root):

@@ -112,8 +112,9 @@ def kernel_tests(slot):
         slot.figures.append(not_run(name, "no error", "compute-sanitizer is not on this machine's path"))
         return
     try:
-        code, said = slot.try_run(["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", 9,
-                                   slot.place.test(GPU_TESTS[0])])
+        # Of an archive the test is started by a script.
+        code, said = slot.try_run(["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all",
+                                   "--error-exitcode", 9, slot.place.started(slot.place.test(GPU_TESTS[0]), slot.work)])
     except OutOfTime as error:  # it is slower by any factor; the tests themselves have passed
         slot.figures.append(not_run(name, "0 errors", f"{error}; --patience gives it more time"))
         return

@@ -2,6 +2,7 @@
 """Where the program, its tests and its libraries are: in a checkout with a build, or in an unpacked archive."""
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -59,7 +60,8 @@ class Place:
                       "--without-torch")
 
     def environment(self, work):
-        """Of every process that is started: `work` is where caches and runs go."""
+        """Of every process that is started: `work` is where caches and runs go. Nobody gets an archive's libraries but
+        programs of the archive (own_environment, started): those of this machine have others of the same names."""
         variables = dict(os.environ)
         variables.update({"GARONNE_BINARY": str(self.program), "GARONNE_SOURCE": str(self.root),
                           "GARONNE_CACHE": str(work / "cache"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -67,15 +69,39 @@ class Place:
                           "OMPI_MCA_hwloc_base_binding_policy": "none", "GTEST_COLOR": "no"})
         if not self.is_archive:
             return variables
-        folders = [self.libraries, *self.torch_folders]
-        variables["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+        variables["GARONNE_BINARY"] = str(self.started(self.program, work))
         mpi = self.root / "mpi"
         if mpi.exists():
-            variables["PATH"] = f"{mpi / 'bin'}:{variables.get('PATH', '')}"
+            variables["PATH"] = f"{self.started(mpi / 'bin/mpirun', work).parent}:{variables.get('PATH', '')}"
             variables["OPAL_PREFIX"] = str(mpi)
             variables["OPAL_SYSCONFDIR"] = str(mpi / "etc")
             variables["PMIX_INSTALL_PREFIX"] = str(mpi)
+        # Programs of an archive start others of it.
+        for name in ("orted", "prterun", "prted", "orterun"):
+            if (mpi / "bin" / name).exists():
+                self.started(mpi / "bin" / name, work)
         blas = sorted(self.libraries.glob("libscipy_openblas*"))
         if blas:
             variables["GARONNE_OPENBLAS"] = str(blas[0])
         return variables
+
+    def library_path(self):
+        folders = [self.libraries, *self.torch_folders]
+        return ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+    def own_environment(self, work):
+        """Of programs of this place that are started directly."""
+        variables = self.environment(work)
+        return {**variables, "LD_LIBRARY_PATH": self.library_path()} if self.is_archive else variables
+
+    def started(self, program, work):
+        """What programs of this machine start in place of one of this place: of an archive, a script that gives it the
+        archive's libraries."""
+        if not self.is_archive:
+            return program
+        script = work / "started" / program.name
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\nLD_LIBRARY_PATH={shlex.quote(self.library_path())} exec {shlex.quote(str(program))} "
+                          '"$@"\n')
+        script.chmod(0o755)
+        return script

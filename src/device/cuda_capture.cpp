@@ -40,7 +40,10 @@ int CudaDevice::end_capture(const std::string& activity) {
   CudaReadyGraph ready = nullptr;
   const CudaStatus made = runtime_.make_ready(ready, graph);
   const CudaStatus dropped = runtime_.destroy_graph(graph);
-  // Nothing of it was put anywhere, so the device is as it was.
+  // Nothing of it was put anywhere, so the device is as it was. The runtime keeps what a call said
+  // until it is asked, and the next kernel of a plain step would be blamed for it.
+  if (made != CudaStatus::Success || dropped != CudaStatus::Success)
+    static_cast<void>(runtime_.last_error());
   if (made != CudaStatus::Success)
     check_.throw_only(made, "cudaGraphInstantiate", Lane::Compute, activity);
   graphs_.emplace(++last_graph_, ready);

@@ -350,7 +350,7 @@ void CudaDevice::forget_times() {
   }
 }
 
-TierMemory& CudaDevice::reserve(Tier tier, std::int64_t limit_bytes) {
+TierMemory& CudaDevice::reserve(Tier tier, std::int64_t limit_bytes, std::int64_t exact_bytes) {
   expect_no_capture("memory that is reserved");
   std::unique_ptr<CudaTier>& place = tier == Tier::Device ? device_tier_ : host_tier_;
   expect(!place, fmt::format("a second {} tier", to_string(tier)));
@@ -359,7 +359,8 @@ TierMemory& CudaDevice::reserve(Tier tier, std::int64_t limit_bytes) {
     spoil_blocks = [this](Span block) { spoil(block); };
   }
   const NumaPolicy near(tier == Tier::Host ? settings_.numa_node : std::nullopt);
-  place = std::make_unique<CudaTier>(check_, tier, limit_bytes, std::move(spoil_blocks));
+  place =
+      std::make_unique<CudaTier>(check_, tier, limit_bytes, exact_bytes, std::move(spoil_blocks));
   if (tier == Tier::Host) numa_refusal_ = near.refusal();
   return place->blocks();
 }

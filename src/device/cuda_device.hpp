@@ -89,8 +89,10 @@ class CudaDevice final : public ThreadedDevice, public Captures {
 
   // Allocates a tier, Device or Host, once. It stops the device, and memory lasts as long as the
   // device: at start, when all is there that takes memory otherwise. Copies between the tiers are
-  // from and to its host tier only, which is pinned. LaneError where the runtime refuses.
-  TierMemory& reserve(Tier tier, std::int64_t limit_bytes);
+  // from and to its host tier only, which is pinned. A sixteenth of the limit comes on top for
+  // holes between blocks, and `exact_bytes` for one block that is made first. LaneError where the
+  // runtime refuses.
+  TierMemory& reserve(Tier tier, std::int64_t limit_bytes, std::int64_t exact_bytes = 0);
   // A reserved tier, for who gives back blocks when the device is over: its addresses are then
   // nobody's. InternalError for others.
   std::shared_ptr<TierMemory> reserved(Tier tier) const;

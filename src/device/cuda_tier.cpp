@@ -12,13 +12,14 @@
 namespace garonne::device {
 
 CudaTier::CudaTier(const CudaCheck& check, Tier tier, std::int64_t limit_bytes,
-                   std::function<void(Span)> spoil)
+                   std::int64_t exact_bytes, std::function<void(Span)> spoil)
     : check_(check), tier_(tier) {
   expect(tier == Tier::Device || tier == Tier::Host, "files are no memory of a GPU");
   const bool on_device = tier == Tier::Device;
   const std::int64_t granularity =
       on_device ? cuda_allocation_granularity : host_allocation_granularity;
-  const std::int64_t bytes = round_up(tier_bytes_of_budget(limit_bytes), granularity);
+  const std::int64_t bytes =
+      round_up(tier_bytes_of_budget(limit_bytes), granularity) + round_up(exact_bytes, granularity);
   const std::string activity =
       fmt::format("{} for the {} tier", format_bytes(bytes), to_string(tier));
   CudaRuntime& runtime = check_.runtime();
@@ -33,7 +34,7 @@ CudaTier::CudaTier(const CudaCheck& check, Tier tier, std::int64_t limit_bytes,
   auto arena = std::make_unique<FixedArena>(memory_, bytes);
   arena_ = arena.get();
   blocks_ = std::make_shared<TierMemory>(TierSettings{.tier = tier,
-                                                      .limit_bytes = limit_bytes,
+                                                      .limit_bytes = limit_bytes + exact_bytes,
                                                       .granularity = granularity,
                                                       .spoil = std::move(spoil)},
                                          std::move(arena));

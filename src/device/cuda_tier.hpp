@@ -16,10 +16,11 @@ namespace garonne::device {
 
 class CudaTier {
  public:
-  // Device or Host. A sixteenth more than the limit is allocated, for holes between blocks; blocks
-  // are multiples of 512 bytes on a device and of 4096 on the host. `spoil` as in TierSettings.
-  // LaneError where the runtime refuses. The check outlives the tier.
-  CudaTier(const CudaCheck& check, Tier tier, std::int64_t limit_bytes,
+  // Device or Host. A sixteenth more than the limit is allocated, for holes between blocks, and
+  // `exact_bytes` beside both, for one block that is made first; blocks are multiples of 512 bytes
+  // on a device and of 4096 on the host. `spoil` as in TierSettings. LaneError where the runtime
+  // refuses. The check outlives the tier.
+  CudaTier(const CudaCheck& check, Tier tier, std::int64_t limit_bytes, std::int64_t exact_bytes,
            std::function<void(Span)> spoil);
   ~CudaTier();
   CudaTier(const CudaTier&) = delete;

@@ -6,6 +6,10 @@
 
 namespace garonne::dist {
 
+bool built_with_nccl() {
+  return false;
+}
+
 void expect_nccl_built() {
   throw NotBuiltError("NCCL",
                       "configure with scripts/setup --cuda, or set grid.transport to \"mpi\"");

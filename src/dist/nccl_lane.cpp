@@ -10,8 +10,8 @@ namespace garonne::dist {
 using device::CudaEvent;
 using device::CudaStatus;
 
-NcclLane::NcclLane(const NcclCalls& calls, std::string name)
-    : calls_(calls), name_(std::move(name)) {
+NcclLane::NcclLane(const NcclCalls& calls, std::string name, int channels)
+    : calls_(calls), name_(std::move(name)), channels_(channels) {
   device::CudaRuntime& runtime = calls_.runtime();
   int lowest = 0;
   int highest = 0;
@@ -21,16 +21,17 @@ NcclLane::NcclLane(const NcclCalls& calls, std::string name)
 
 void NcclLane::start(const NcclId& id, int ranks, int rank) {
   const std::string activity = fmt::format("start of NCCL for {}", name_);
-  const NcclStatus started = calls_.library().start(communicator_, ranks, id, rank, name_.c_str());
+  const NcclStatus started =
+      calls_.library().start(communicator_, ranks, id, rank, name_.c_str(), channels_);
   calls_.nccl(started, "ncclCommInitRankConfig", activity, communicator_);
   calls_.settle(communicator_, activity);
 }
 
 void NcclLane::split_from(const NcclLane& parent, int color, int key) {
   const std::string activity = fmt::format("start of NCCL for {}", name_);
-  calls_.nccl(
-      calls_.library().split(parent.communicator_, color, key, communicator_, name_.c_str()),
-      "ncclCommSplit", activity, parent.communicator_);
+  calls_.nccl(calls_.library().split(parent.communicator_, color, key, communicator_, name_.c_str(),
+                                     channels_),
+              "ncclCommSplit", activity, parent.communicator_);
   calls_.settle(parent.communicator_, activity);
   calls_.settle(communicator_, activity);
 }
@@ -38,9 +39,9 @@ void NcclLane::split_from(const NcclLane& parent, int color, int key) {
 void NcclLane::decline(const NcclCalls& calls, const NcclLane& parent) {
   const std::string activity = fmt::format("start of NCCL for lanes of {}", parent.name_);
   NcclCommunicator none = nullptr;
-  calls.nccl(
-      calls.library().split(parent.communicator_, nccl_no_color, 0, none, parent.name_.c_str()),
-      "ncclCommSplit", activity, parent.communicator_);
+  calls.nccl(calls.library().split(parent.communicator_, nccl_no_color, 0, none,
+                                   parent.name_.c_str(), parent.channels_),
+             "ncclCommSplit", activity, parent.communicator_);
   calls.settle(parent.communicator_, activity);
 }
 
@@ -75,7 +76,13 @@ void NcclLane::end(std::uint64_t number) {
 void NcclLane::grouped(const std::function<void()>& calls) {
   NcclLibrary& library = calls_.library();
   calls_.nccl(library.group_start(), "ncclGroupStart", current_.activity, nullptr);
-  calls();
+  try {
+    calls();
+  } catch (...) {
+    // Within a group that stays open nothing that is put later would ever begin.
+    static_cast<void>(library.group_end());
+    throw;
+  }
   calls_.nccl(library.group_end(), "ncclGroupEnd", current_.activity, communicator_);
 }
 

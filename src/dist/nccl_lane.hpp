@@ -20,9 +20,9 @@ namespace garonne::dist {
 // are of this lane, and throw CommunicationErrors that name the operation.
 class NcclLane {
  public:
-  // Makes the stream. `name` ("data", "pipeline 0 to 1") is what errors and NCCL's logs say; the
-  // calls outlive the lane.
-  NcclLane(const NcclCalls& calls, std::string name);
+  // Makes the stream. `name` ("data", "pipeline 0 to 1") is what errors and NCCL's logs say;
+  // `channels` has each connection, at most. The calls outlive the lane.
+  NcclLane(const NcclCalls& calls, std::string name, int channels);
   // What was not finished or left is leaked: a process that fails ends soon.
   ~NcclLane() = default;
   NcclLane(const NcclLane&) = delete;
@@ -84,6 +84,7 @@ class NcclLane {
 
   const NcclCalls& calls_;
   const std::string name_;  // NCCL keeps the address
+  const int channels_;
   device::CudaStream stream_ = nullptr;
   NcclCommunicator communicator_ = nullptr;
   Pending current_;

@@ -31,10 +31,11 @@ cudaStream_t native(device::CudaStream stream) {
   return reinterpret_cast<cudaStream_t>(stream);
 }
 
-ncclConfig_t config_of(const char* name) {
+ncclConfig_t config_of(const char* name, int channels) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name;
+  config.maxCTAs = channels;
   return config;
 }
 
@@ -44,6 +45,8 @@ class Library final : public NcclLibrary {
     // Kernels of several communicators on one device start in the order in which the host put
     // them, which is one on all ranks; else they may wait for each other. A user's own word counts.
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);  // NOLINT(concurrency-mt-unsafe): at start
+    // Nothing is added in switches, for which NCCL would take memory once budgets have theirs.
+    setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
   }
 
   NcclStatus version(int& number) override { return status(ncclGetVersion(&number)); }
@@ -55,19 +58,21 @@ class Library final : public NcclLibrary {
     return status(result);
   }
 
-  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
-                   const char* name) override {
+  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank, const char* name,
+                   int channels) override {
     ncclUniqueId given{};
     std::memcpy(&given, id.bytes.data(), sizeof given);
-    ncclConfig_t config = config_of(name);
+    ncclConfig_t config = config_of(name, channels);
     return status(
         ncclCommInitRankConfig(reinterpret_cast<ncclComm_t*>(&made), ranks, given, rank, &config));
   }
 
   NcclStatus split(NcclCommunicator parent, int color, int key, NcclCommunicator& made,
-                   const char* name) override {
-    ncclConfig_t config = config_of(name);
-    config.splitShare = 1;
+                   const char* name, int channels) override {
+    // Nothing is shared with the parent (splitShare, which NCCL reads of the parent's
+    // configuration): what shares has one stream on the device, in which lanes would wait for each
+    // other.
+    ncclConfig_t config = config_of(name, channels);
     return status(
         ncclCommSplit(native(parent), color, key, reinterpret_cast<ncclComm_t*>(&made), &config));
   }
@@ -120,6 +125,10 @@ class Library final : public NcclLibrary {
 };
 
 }  // namespace
+
+bool built_with_nccl() {
+  return true;
+}
 
 void expect_nccl_built() {}
 

@@ -43,14 +43,14 @@ class NcclLibrary {
 
   // Communicators, none of which blocks. Names are in NCCL's logs, and outlive the communicator.
   virtual NcclStatus make_id(NcclId& id) = 0;  // GetUniqueId
-  // On the device of the calling thread.
+  // On the device of the calling thread. `channels`: of each connection, at most.
   virtual NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
-                           const char* name) = 0;  // CommInitRankConfig
+                           const char* name, int channels) = 0;  // CommInitRankConfig
   // By all members of the parent in one order; those of one colour are one communicator, in the
-  // order of their keys, which shares the parent's resources. `made` is written while the parent is
-  // in progress; null for no colour.
+  // order of their keys, with resources of its own. `made` is written while the parent is in
+  // progress; null for no colour.
   virtual NcclStatus split(NcclCommunicator parent, int color, int key, NcclCommunicator& made,
-                           const char* name) = 0;  // CommSplit
+                           const char* name, int channels) = 0;  // CommSplit
   virtual NcclStatus state(NcclCommunicator communicator,
                            NcclStatus& state) = 0;  // CommGetAsyncError
   // Both by all members. All that was put has come to its end before finalize, and finalize before

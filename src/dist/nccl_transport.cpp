@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "device/device.hpp"
+#include "dist/nccl_memory.hpp"
 #include "dist/session.hpp"
 #include "dist/transports.hpp"
 
@@ -138,9 +139,11 @@ void NcclTransport::make_lanes(Transport& host, const TransportOptions& options)
     calls_.nccl(calls_.library().make_id(id), "ncclGetUniqueId", group_, nullptr);
   }
   host.wait(host.broadcast(&id, sizeof id, 0));
-  collectives_ = std::make_unique<NcclLane>(calls_, group_);
+  const int channels = parts_.channels > 0 ? parts_.channels : nccl_channels(size());
+  collectives_ = std::make_unique<NcclLane>(calls_, group_, channels);
   collectives_->start(id, size(), member());
   lanes_ = options.lanes;
+  lanes_made_ = options.message_lanes.size();
   for (std::size_t number = 0; number < options.message_lanes.size(); ++number) {
     const MessageLane& lane = options.message_lanes[number];
     expect(lane.from != lane.to && lane.number >= 0 && lane.number < lanes_,
@@ -151,7 +154,8 @@ void NcclTransport::make_lanes(Transport& host, const TransportOptions& options)
     }
     auto& made = messages_[{lane.from, lane.to, lane.number}];
     made = std::make_unique<NcclLane>(
-        calls_, fmt::format("{} {} to {} lane {}", group_, lane.from, lane.to, lane.number));
+        calls_, fmt::format("{} {} to {} lane {}", group_, lane.from, lane.to, lane.number),
+        nccl_lane_channels);
     made->split_from(*collectives_, static_cast<int>(number), member() == lane.from ? 0 : 1);
   }
 }
@@ -163,13 +167,16 @@ void NcclTransport::connect() {
               "cudaMalloc", group_);
   auto* const scratch = static_cast<std::byte*>(memory);
   put(*collectives_, "first exchange", [&] {
-    collectives_->grouped([&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == member()) continue;
-        collectives_->send(scratch + member() * bytes, bytes, peer);
-        collectives_->receive(scratch + peer * bytes, bytes, peer);
-      }
-    });
+    // Each connection takes memory: where messages go by lanes, a ring is all that is left.
+    if (lanes_made_ == 0) {
+      collectives_->grouped([&] {
+        for (int peer = 0; peer < size(); ++peer) {
+          if (peer == member()) continue;
+          collectives_->send(scratch + member() * bytes, bytes, peer);
+          collectives_->receive(scratch + peer * bytes, bytes, peer);
+        }
+      });
+    }
     collectives_->all_gather(scratch + member() * bytes, scratch, bytes);
     collectives_->broadcast(scratch, bytes, 0);
   });
@@ -285,7 +292,13 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
   if (!recording_) lane.look(Clock::now());
   lane.begin(ready_, fmt::format("{}{}{} in {} (ranks {})", doing, doing.empty() ? "" : ": ", what,
                                  group_, fmt::join(members(), ", ")));
-  calls();
+  try {
+    calls();
+  } catch (const CommunicationError& error) {
+    // Of an operation that is on its stream in part. What is recorded is dropped as a whole.
+    if (!recording_) fail(error, Clock::now());
+    throw;
+  }
   lane.end(++last_number_);
   return {last_number_};
 }

@@ -38,6 +38,8 @@ struct NcclParts {
   // What aborting communicators may take. After it, all ranks are ended with the failure of NCCL
   // that is on its way; without one the communicators are left as they are.
   double abort_seconds = 5;
+  // Of a connection between two members, lanes apart; 0: as many as nccl_channels() says.
+  int channels = 0;
 
   // NotBuiltError in builds without NCCL.
   static NcclParts built_in();
@@ -124,6 +126,7 @@ class NcclTransport final : public Transport {
   SumOrder order_;
   std::vector<ReductionStep> reduction_;
   int lanes_ = 1;
+  std::size_t lanes_made_ = 0;  // of all members
   device::CudaEvent ready_ = nullptr;
   std::unique_ptr<NcclLane> collectives_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<NcclLane>> messages_;  // from, to, number

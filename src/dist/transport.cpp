@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "dist/nccl_memory.hpp"
 #include "dist/nccl_transport.hpp"
 #include "dist/session.hpp"
 #include "dist/sum_order.hpp"
@@ -89,6 +90,18 @@ std::vector<std::string> transport_names() {
   std::vector<std::string> names;
   for (const Entry& entry : registry) names.emplace_back(entry.name);
   return names;
+}
+
+std::unique_ptr<Transport> make_number_transport(std::string_view name, Session& session,
+                                                 CommunicationThread& thread,
+                                                 std::vector<int> members,
+                                                 const TransportOptions& options) {
+  if (name != "nccl" || members.size() == 1)
+    return make_transport(name, session, thread, std::move(members), options);
+  NcclParts parts = NcclParts::built_in();
+  parts.channels = nccl_world_channels;
+  return std::make_unique<NcclTransport>(session, thread, std::move(members), options,
+                                         std::move(parts));
 }
 
 std::unique_ptr<Transport> make_transport(std::string_view name, Session& session,

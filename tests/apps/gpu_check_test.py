@@ -52,6 +52,8 @@ name, words = pathlib.Path(sys.argv[0]).stem, sys.argv[1:]
 what = name + (" " + words[0] if words else "")
 with open(home / "calls", "a") as calls:
     calls.write(json.dumps([name, *words]) + "\\n")
+with open(home / "libraries-of-calls", "a") as file:
+    file.write(json.dumps([name, os.environ.get("LD_LIBRARY_PATH", "")]) + "\\n")
 if answers["hangs"] and what.startswith(answers["hangs"]):
     child = subprocess.Popen([sys.executable, "-c", "import os, signal, time; os.setpgid(0, 0); "
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"],
@@ -348,6 +350,40 @@ class GpuCheckTest(unittest.TestCase):
             said = self.check(*arguments, root=root, code=2).stderr
             self.assertIn("lib/libmpi.so.40 is missing", said)
             self.assertIn("build/bin/garonne was altered", said)
+
+    def test_the_c_library_that_an_archive_needs_is_compared(self):
+        # A program of this machine, whose C library has what it asks for.
+        shutil.copy(shutil.which("bash"), self.home / "libraries/libmpi.so.40")
+        root = self.unpacked()
+        manifest = json.loads((root / "MANIFEST.json").read_text())
+        said = subprocess.run(["readelf", "-V", "-W", shutil.which("bash")], capture_output=True, text=True, check=True).stdout
+        versions = {tuple(map(int, text.split("."))) for text in re.findall(r"Name: GLIBC_([\d.]+) ", said)}
+        self.assertEqual(tuple(map(int, manifest["glibc"].split("."))), max(versions))
+        self.check(root=root)
+        (root / "MANIFEST.json").write_text(json.dumps(manifest | {"glibc": "99.1"}))
+        said = self.check(root=root, code=2).stderr
+        for word in ("glibc 99.1", os.confstr("CS_GNU_LIBC_VERSION").split()[1], "container"):
+            self.assertIn(word, said)
+        self.check("--list", root=root)
+        del manifest["glibc"]  # as older archives
+        (root / "MANIFEST.json").write_text(json.dumps(manifest))
+        self.check(root=root)
+
+    def test_programs_of_the_machine_keep_their_libraries(self):
+        root = self.unpacked()
+        (self.home / "libraries-of-calls").write_text("")
+        self.check(root=root)
+        calls = [json.loads(line) for line in (self.home / "libraries-of-calls").read_text().splitlines()]
+        names = {name for name, _ in calls}
+        for name in ("ceilings", "gpu_test", "compute-sanitizer", "garonne", "mpirun", "test_kernels_device"):
+            self.assertIn(name, names)
+        for name, path in calls:
+            of_archive = name in ("garonne", "mpirun", "test_kernels_device", "test_dist_nccl_loop", "ldd")
+            self.assertEqual(str(root / "lib") in path, of_archive, f"{name} with LD_LIBRARY_PATH={path}")
+        # What the machine's programs start is a script that gives it the libraries.
+        started = next(words[-1] for name, *words in self.calls() if name == "compute-sanitizer")
+        self.assertNotEqual(started, str(root / "build/tests/test_kernels_device"))
+        self.assertEqual(pathlib.Path(started).name, "test_kernels_device")
 
     def test_an_archive_without_torch_wants_it_there(self):
         root = self.unpacked("--without-torch")

@@ -126,6 +126,16 @@ class GpuPlanTest(ProgramTest):
         keys = ("--train.global_batch", 16, "--train.micro_batch", 2)
         self.assertEqual(self.sums("node", *keys), self.sums("node-mpi", *keys, "--grid.transport", "mpi"))
 
+    def test_what_nccl_takes_beside_the_budget_is_said(self):
+        keys = ("plan", GPT2, "--cluster", CLUSTERS / "dgx_h200.toml", "--train.micro_batch", 1, "--train.global_batch", 32)
+        # Code, two communicators, and 12 MiB for each channel: 8 of the data ranks, 1 of what sums some numbers.
+        mebibytes = 256 + 2 * 16 + 8 * 8 * 12 + 8 * 12
+        self.assertIn(f"nccl      up to {mebibytes / 1024:.2f} GiB of each device beside the budget",
+                      run(*keys, "--grid.data", 8).stdout)
+        self.assertRegex(run(*keys, "--grid.pipeline", 4).stdout, r"\nnccl +up to [0-9.]+ MiB of each device")
+        for alone in (("--grid.data", 8, "--grid.transport", "mpi"), ()):
+            self.assertNotIn("\nnccl ", run(*keys, *alone).stdout)
+
     def test_a_search_plans_gpus(self):
         grids = self.plan("--ranks", 4, "--train.global_batch", 64, "--train.micro_batch", 8, "--model.layers", 4)["grids"]
         self.assertTrue(all(peak > LIBRARIES for grid in grids for peak in grid["peak_bytes"]))

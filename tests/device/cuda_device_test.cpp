@@ -446,5 +446,24 @@ TEST(CudaRuntime, OtherBuildsRefuseItByName) {
 #endif
 }
 
+// A block at an exact place has no holes: a sixteenth more is for the others alone.
+TEST(CudaDevice, PinsASixteenthMoreThanWhatIsNoSingleBlock) {
+  FakeCudaRuntime runtime;
+  CudaDevice device(runtime, {.longest_wait_seconds = 20});
+  constexpr std::int64_t exact = 64 * mebibyte;
+  TierMemory& host = device.reserve(Tier::Host, 16 * mebibyte, exact);
+  EXPECT_EQ(runtime.pinned_bytes(), exact + 17 * mebibyte);
+  const Span block = host.allocate(exact, "the host tier");
+  std::vector<Span> others;
+  for (int number = 0; number < 16; ++number) others.push_back(host.allocate(mebibyte, "others"));
+  EXPECT_EQ(host.live_bytes(), exact + 16 * mebibyte);
+  EXPECT_THROW(host.allocate(mebibyte, "one too many"), Error);
+  host.release(block);
+  for (const Span other : others) host.release(other);
+  device.release(Tier::Host);
+  device.close();
+  EXPECT_EQ(runtime.pinned_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace garonne::device

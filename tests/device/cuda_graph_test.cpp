@@ -175,6 +175,8 @@ TEST(CudaGraphs, ACallThatFailsIsToldAndTheDeviceGoesOn) {
     EXPECT_NE(said.find(call + ": cudaError999"), std::string::npos) << call << ": " << said;
     device.drop_capture();
     device.wait(device.copy(Lane::CopyIn, block, in, "as before"));
+    // Kernels are asked about by the last error.
+    EXPECT_NO_THROW(device.wait(device.launched(Lane::Compute, "a plain kernel"))) << call;
     device.close();
     EXPECT_EQ(runtime.live(), FakeCudaCounts()) << call;
   }

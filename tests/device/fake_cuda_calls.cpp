@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "fake_cuda_runtime.hpp"
 
@@ -31,28 +32,28 @@ CudaStatus FakeCudaRuntime::device_count(int& count) {
 
 CudaStatus FakeCudaRuntime::properties(int ordinal, CudaProperties& properties) {
   GARONNE_FAKE_ENTER("cudaGetDeviceProperties", false);
-  if (ordinal != 0) return invalid_value;
+  if (ordinal != 0) return keep(invalid_value);
   properties = {"a made-up device", settings_.memory_bytes, 4, 9, 0};
   return CudaStatus::Success;
 }
 
 CudaStatus FakeCudaRuntime::compute_mode(int ordinal, ComputeMode& mode) {
   GARONNE_FAKE_ENTER("cudaDeviceGetAttribute", false);
-  if (ordinal != 0) return invalid_value;
+  if (ordinal != 0) return keep(invalid_value);
   mode = ComputeMode::Shared;
   return CudaStatus::Success;
 }
 
 CudaStatus FakeCudaRuntime::bus_id(int ordinal, std::string& id) {
   GARONNE_FAKE_ENTER("cudaDeviceGetPCIBusId", false);
-  if (ordinal != 0) return invalid_value;
+  if (ordinal != 0) return keep(invalid_value);
   id = settings_.bus_id;
   return CudaStatus::Success;
 }
 
 CudaStatus FakeCudaRuntime::set_device(int ordinal) {
   GARONNE_FAKE_ENTER("cudaSetDevice", false);
-  if (ordinal != 0) return invalid_value;
+  if (ordinal != 0) return keep(invalid_value);
   if (threads_with_device_.empty() || !faulty(CudaFault::OtherThread)) {
     threads_with_device_.insert(std::this_thread::get_id());
   }
@@ -70,7 +71,7 @@ CudaStatus FakeCudaRuntime::memory_info(std::size_t& free, std::size_t& total) {
 
 CudaStatus FakeCudaRuntime::allocate(void*& memory, std::size_t bytes) {
   GARONNE_FAKE_ENTER("cudaMalloc");
-  if (bytes > static_cast<std::size_t>(settings_.memory_bytes)) return out_of_memory;
+  if (bytes > static_cast<std::size_t>(settings_.memory_bytes)) return keep(out_of_memory);
   return make_block(memory, bytes, false);
 }
 
@@ -117,7 +118,7 @@ CudaStatus FakeCudaRuntime::destroy_stream(CudaStream handle) {
   const std::lock_guard lock(mutex_);
   const CudaStatus said = enter("cudaStreamDestroy");
   Stream* const stream = stream_of(handle, "cudaStreamDestroy");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   if (stream->done < stream->put && !failed_) accuse("a stream is destroyed that has work");
   if (!faulty(CudaFault::LeakedStream)) {
     stream->destroyed = true;
@@ -129,7 +130,7 @@ CudaStatus FakeCudaRuntime::destroy_stream(CudaStream handle) {
 CudaStatus FakeCudaRuntime::query_stream(CudaStream handle) {
   GARONNE_FAKE_ENTER("cudaStreamQuery");
   Stream* const stream = stream_of(handle, "cudaStreamQuery");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   if (stream->capturing) return spoil_capture("cudaStreamQuery", captured_event);
   if (faulty(CudaFault::EarlyStream)) return CudaStatus::Success;
   ask_for(*stream, stream->put);
@@ -140,7 +141,7 @@ CudaStatus FakeCudaRuntime::wait_event(CudaStream handle, CudaEvent awaited) {
   GARONNE_FAKE_ENTER("cudaStreamWaitEvent");
   Stream* const stream = stream_of(handle, "cudaStreamWaitEvent");
   Event* const event = event_of(awaited, "cudaStreamWaitEvent");
-  if (stream == nullptr || event == nullptr) return invalid_handle;
+  if (stream == nullptr || event == nullptr) return keep(invalid_handle);
   if (event->stream == nullptr) {
     accuse("cudaStreamWaitEvent for an event that was not recorded");
     return CudaStatus::Success;
@@ -197,7 +198,7 @@ CudaStatus FakeCudaRuntime::destroy_event(CudaEvent handle) {
   const std::lock_guard lock(mutex_);
   const CudaStatus said = enter("cudaEventDestroy");
   Event* const event = event_of(handle, "cudaEventDestroy");
-  if (event == nullptr) return invalid_handle;
+  if (event == nullptr) return keep(invalid_handle);
   if (!faulty(CudaFault::LeakedEvent)) event->destroyed = true;
   return unseen_ ? CudaStatus::Success : said;
 }
@@ -206,7 +207,7 @@ CudaStatus FakeCudaRuntime::record_event(CudaEvent handle, CudaStream on) {
   GARONNE_FAKE_ENTER("cudaEventRecord");
   Stream* const stream = stream_of(on, "cudaEventRecord");
   Event* const event = event_of(handle, "cudaEventRecord");
-  if (stream == nullptr || event == nullptr) return invalid_handle;
+  if (stream == nullptr || event == nullptr) return keep(invalid_handle);
   if (faulty(CudaFault::DroppedRecord)) return CudaStatus::Success;
   event->capture = stream->capturing ? captures_ : 0;
   if (stream->capturing) {
@@ -234,7 +235,7 @@ CudaStatus FakeCudaRuntime::record_event(CudaEvent handle, CudaStream on) {
 CudaStatus FakeCudaRuntime::query_event(CudaEvent handle) {
   GARONNE_FAKE_ENTER("cudaEventQuery");
   Event* const event = event_of(handle, "cudaEventQuery");
-  if (event == nullptr) return invalid_handle;
+  if (event == nullptr) return keep(invalid_handle);
   if (event->stream == nullptr) {
     accuse("cudaEventQuery of an event that was not recorded");
     return CudaStatus::Success;
@@ -251,9 +252,9 @@ CudaStatus FakeCudaRuntime::elapsed(float& milliseconds, CudaEvent from, CudaEve
   GARONNE_FAKE_ENTER("cudaEventElapsedTime");
   Event* const begin = event_of(from, "cudaEventElapsedTime");
   Event* const end = event_of(to, "cudaEventElapsedTime");
-  if (begin == nullptr || end == nullptr) return invalid_handle;
+  if (begin == nullptr || end == nullptr) return keep(invalid_handle);
   for (const Event* event : {begin, end}) {
-    if (!event->timed || event->stream == nullptr) return invalid_handle;
+    if (!event->timed || event->stream == nullptr) return keep(invalid_handle);
     if (event->stream->done < event->number) return CudaStatus::NotReady;
   }
   milliseconds = std::chrono::duration<float, std::milli>(end->moment - begin->moment).count();
@@ -264,7 +265,7 @@ CudaStatus FakeCudaRuntime::copy(void* to, const void* from, std::size_t bytes, 
                                  CudaStream handle) {
   GARONNE_FAKE_ENTER("cudaMemcpyAsync");
   Stream* const stream = stream_of(handle, "cudaMemcpyAsync");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   if (faulty(CudaFault::PageableCopy)) {
     pageable_.emplace_back(bytes);
     if (direction == CudaCopy::DeviceToHost) to = pageable_.back().data();
@@ -274,7 +275,7 @@ CudaStatus FakeCudaRuntime::copy(void* to, const void* from, std::size_t bytes, 
       block_of(to, bytes, direction == CudaCopy::DeviceToHost, "the target of cudaMemcpyAsync");
   Block* const source =
       block_of(from, bytes, direction == CudaCopy::HostToDevice, "the source of cudaMemcpyAsync");
-  if (target == nullptr || source == nullptr) return invalid_value;
+  if (target == nullptr || source == nullptr) return keep(invalid_value);
   const auto to_offset = static_cast<std::size_t>(static_cast<std::byte*>(to) - target->address);
   const auto from_offset =
       static_cast<std::size_t>(static_cast<const std::byte*>(from) - source->address);
@@ -293,9 +294,9 @@ CudaStatus FakeCudaRuntime::copy(void* to, const void* from, std::size_t bytes, 
 CudaStatus FakeCudaRuntime::fill(void* memory, int byte, std::size_t bytes, CudaStream handle) {
   GARONNE_FAKE_ENTER("cudaMemsetAsync");
   Stream* const stream = stream_of(handle, "cudaMemsetAsync");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   Block* const target = block_of(memory, bytes, false, "the target of cudaMemsetAsync");
-  if (target == nullptr) return invalid_value;
+  if (target == nullptr) return keep(invalid_value);
   std::byte* const side = target->side + (static_cast<std::byte*>(memory) - target->address);
   put(*stream, {nullptr, [=] { std::memset(side, byte, bytes); }});
   return CudaStatus::Success;
@@ -304,7 +305,7 @@ CudaStatus FakeCudaRuntime::fill(void* memory, int byte, std::size_t bytes, Cuda
 CudaStatus FakeCudaRuntime::launch_host(CudaStream handle, void (*function)(void*), void* data) {
   GARONNE_FAKE_ENTER("cudaLaunchHostFunc");
   Stream* const stream = stream_of(handle, "cudaLaunchHostFunc");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   put(*stream, {nullptr, [this, function, data] {
                   const std::lock_guard one_thread(host_function_mutex_);
                   in_host_function() = true;
@@ -315,8 +316,12 @@ CudaStatus FakeCudaRuntime::launch_host(CudaStream handle, void (*function)(void
 }
 
 CudaStatus FakeCudaRuntime::last_error() {
-  GARONNE_FAKE_ENTER("cudaGetLastError");
-  return CudaStatus::Success;
+  const std::lock_guard lock(mutex_);
+  const CudaStatus said = enter("cudaGetLastError");
+  const CudaStatus kept =
+      std::exchange(last_errors_[std::this_thread::get_id()], CudaStatus::Success);
+  if (said != CudaStatus::Success) return unseen_ ? CudaStatus::Success : said;
+  return kept;
 }
 
 std::string FakeCudaRuntime::error_text(CudaStatus status) {

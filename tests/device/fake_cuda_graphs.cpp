@@ -29,7 +29,7 @@ bool FakeCudaRuntime::calls_capture() const {
 CudaStatus FakeCudaRuntime::spoil_capture(const std::string& what, CudaStatus status) {
   accuse(what + " while work is recorded");
   capture_spoiled_ = true;
-  return status;
+  return keep(status);
 }
 
 // Whether all that was recorded comes before one of `last`.
@@ -60,10 +60,10 @@ CudaStatus FakeCudaRuntime::begin_capture(CudaStream handle) {
   if (const CudaStatus said = enter("cudaStreamBeginCapture"); said != CudaStatus::Success)
     return unseen_ ? CudaStatus::Success : said;
   Stream* const stream = stream_of(handle, "cudaStreamBeginCapture");
-  if (stream == nullptr) return invalid_handle;
+  if (stream == nullptr) return keep(invalid_handle);
   if (capture_) {
     accuse("a second capture");
-    return illegal_state;
+    return keep(illegal_state);
   }
   capture_ = std::make_unique<Graph>();
   capture_origin_ = stream;
@@ -79,8 +79,8 @@ CudaStatus FakeCudaRuntime::end_capture(CudaStream handle, CudaGraph& graph) {
   const std::lock_guard lock(mutex_);
   const CudaStatus said = enter("cudaStreamEndCapture");
   Stream* const stream = stream_of(handle, "cudaStreamEndCapture");
-  if (stream == nullptr) return invalid_handle;
-  if (!capture_ || stream != capture_origin_) return illegal_state;
+  if (stream == nullptr) return keep(invalid_handle);
+  if (!capture_ || stream != capture_origin_) return keep(illegal_state);
   CudaStatus status = said;
   if (!calls_capture()) {
     accuse("a capture ends on another thread");
@@ -93,7 +93,7 @@ CudaStatus FakeCudaRuntime::end_capture(CudaStream handle, CudaGraph& graph) {
   for (const auto& each : streams_) each->capturing = false;
   std::unique_ptr<Graph> made = std::move(capture_);
   capture_origin_ = nullptr;
-  if (status != CudaStatus::Success) return unseen_ ? CudaStatus::Success : status;
+  if (keep(status) != CudaStatus::Success) return unseen_ ? CudaStatus::Success : status;
   graph = reinterpret_cast<CudaGraph>(made.get());
   graphs_.push_back(std::move(made));
   return CudaStatus::Success;
@@ -104,7 +104,7 @@ CudaStatus FakeCudaRuntime::make_ready(CudaReadyGraph& ready, CudaGraph handle) 
   if (const CudaStatus said = enter("cudaGraphInstantiate"); said != CudaStatus::Success)
     return unseen_ ? CudaStatus::Success : said;
   const Graph* const graph = graph_of(handle, "cudaGraphInstantiate", false);
-  if (graph == nullptr) return invalid_handle;
+  if (graph == nullptr) return keep(invalid_handle);
   auto made = std::make_unique<Graph>();
   made->nodes = graph->nodes;
   made->ready = true;
@@ -120,7 +120,7 @@ CudaStatus FakeCudaRuntime::launch_graph(CudaReadyGraph handle, CudaStream on) {
     return unseen_ ? CudaStatus::Success : said;
   Stream* const stream = stream_of(on, "cudaGraphLaunch");
   Graph* const graph = graph_of(handle, "cudaGraphLaunch", true);
-  if (stream == nullptr || graph == nullptr) return invalid_handle;
+  if (stream == nullptr || graph == nullptr) return keep(invalid_handle);
   if (stream->capturing) return spoil_capture("cudaGraphLaunch", refused);
   if (faulty(CudaFault::DroppedLaunch)) return CudaStatus::Success;
   ++graph->under_way;
@@ -198,7 +198,7 @@ CudaStatus FakeCudaRuntime::destroy_graph(CudaGraph handle) {
   const std::lock_guard lock(mutex_);
   const CudaStatus said = enter("cudaGraphDestroy");
   Graph* const graph = graph_of(handle, "cudaGraphDestroy", false);
-  if (graph == nullptr) return invalid_handle;
+  if (graph == nullptr) return keep(invalid_handle);
   graph->destroyed = true;
   graph->nodes.clear();  // with what kernels of it refer to
   return unseen_ ? CudaStatus::Success : said;
@@ -208,7 +208,7 @@ CudaStatus FakeCudaRuntime::destroy_ready(CudaReadyGraph handle) {
   const std::lock_guard lock(mutex_);
   const CudaStatus said = enter("cudaGraphExecDestroy");
   Graph* const graph = graph_of(handle, "cudaGraphExecDestroy", true);
-  if (graph == nullptr) return invalid_handle;
+  if (graph == nullptr) return keep(invalid_handle);
   if (graph->under_way > 0 && !failed_) accuse("a graph is destroyed that is under way");
   if (!faulty(CudaFault::LeakedGraph)) graph->destroyed = true;
   if (graph->under_way == 0) graph->nodes.clear();

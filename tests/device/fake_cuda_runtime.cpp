@@ -60,9 +60,17 @@ CudaStatus FakeCudaRuntime::enter(const std::string& call, bool of_thread_device
     unseen_ = found->second.unseen;
     const CudaStatus status = found->second.status;
     failures_.erase(found);
-    return status;
+    // Calls of the driver leave no error behind.
+    return call.starts_with("cuda") ? keep(status) : status;
   }
-  return failed_ ? launch_failure : CudaStatus::Success;
+  return failed_ ? keep(launch_failure) : CudaStatus::Success;
+}
+
+// As the real runtime does with what each of its calls says, whatever becomes of the error.
+CudaStatus FakeCudaRuntime::keep(CudaStatus status) {
+  if (status != CudaStatus::Success && status != CudaStatus::NotReady)
+    last_errors_[std::this_thread::get_id()] = status;
+  return status;
 }
 
 bool FakeCudaRuntime::faulty(CudaFault fault) {
@@ -258,6 +266,15 @@ std::vector<std::string> FakeCudaRuntime::violations() const {
   return violations_;
 }
 
+std::int64_t FakeCudaRuntime::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const auto& block : blocks_) {
+    if (block->pinned && !block->freed) bytes += static_cast<std::int64_t>(block->bytes);
+  }
+  return bytes;
+}
+
 FakeCudaCounts FakeCudaRuntime::live() const {
   const std::lock_guard lock(mutex_);
   FakeCudaCounts counts;
@@ -329,7 +346,7 @@ CudaStatus FakeCudaRuntime::make_block(void*& memory, std::size_t bytes, bool pi
 CudaStatus FakeCudaRuntime::free_block(void* memory, bool pinned, const std::string& call) {
   if (busy() && !failed_) accuse(call + " while a stream has work");
   Block* const block = block_of(memory, 0, pinned, "what is given to " + call);
-  if (block == nullptr) return invalid_value;
+  if (block == nullptr) return keep(invalid_value);
   if (faulty(CudaFault::LeakedMemory)) return CudaStatus::Success;
   std::memset(block->side, 0xFF, block->bytes);
   if (pinned) mprotect(block->side, block->bytes, PROT_NONE);

@@ -107,6 +107,8 @@ class FakeCudaRuntime final : public CudaRuntime {
   FakeCudaCounts live() const;
   std::map<std::string, int> calls() const;
   int kernels() const;
+  // Of live blocks.
+  std::int64_t pinned_bytes() const;
   // Those that were carried out, once for each time.
   int kernels_run() const;
   // Of the streams in the order in which they were made.
@@ -211,6 +213,7 @@ class FakeCudaRuntime final : public CudaRuntime {
 
   // All with the lock held.
   CudaStatus enter(const std::string& call, bool of_thread_device = true);
+  CudaStatus keep(CudaStatus status);  // until last_error() asks for it
   bool faulty(CudaFault fault);
   void accuse(const std::string& what);
   Stream* stream_of(void* handle, const std::string& call);
@@ -250,6 +253,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   int captures_ = 0;
   std::vector<std::vector<std::byte>> pageable_;
   std::set<std::thread::id> threads_with_device_;
+  std::map<std::thread::id, CudaStatus> last_errors_;
   std::map<std::string, int> calls_;
   std::map<std::string, Failure> failures_;
   bool host_reaches_ = true;

@@ -51,6 +51,12 @@ std::vector<std::string> FakeNccl::names() const {
   return names;
 }
 
+int FakeNccl::peers_of(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = peers_.find(name);
+  return found == peers_.end() ? 0 : static_cast<int>(found->second.size());
+}
+
 int FakeNccl::live_communicators() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(
@@ -94,8 +100,9 @@ void FakeNccl::serve() {
   }
 }
 
-FakeNccl::Communicator* FakeNccl::add(const std::string& name) {
+FakeNccl::Communicator* FakeNccl::add(const std::string& name, int channels) {
   const std::lock_guard lock(mutex_);
+  channels_[name] = channels;
   communicators_.push_back(std::make_unique<Communicator>());
   communicators_.back()->name = name;
   return communicators_.back().get();
@@ -194,11 +201,11 @@ void FakeNccl::bootstrap(Communicator& communicator, int ranks, int root) {
 }
 
 NcclStatus FakeNccl::start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
-                           const char* name) {
+                           const char* name, int channels) {
   count("ncclCommInitRankConfig");
   int values[2] = {};
   std::memcpy(values, id.bytes.data(), sizeof values);
-  Communicator* const communicator = add(name);
+  Communicator* const communicator = add(name, channels);
   communicator->tag = values[1];
   communicator->rank = rank;
   made = reinterpret_cast<NcclCommunicator>(communicator);
@@ -267,12 +274,12 @@ void FakeNccl::divide(Communicator& parent, int color, int key, Communicator* ch
 }
 
 NcclStatus FakeNccl::split(NcclCommunicator handle, int color, int key, NcclCommunicator& made,
-                           const char* name) {
+                           const char* name, int channels) {
   Communicator* const parent = of(handle, "ncclCommSplit");
   if (parent == nullptr) return NcclStatus::InvalidArgument;
   parent->state.store(NcclStatus::InProgress);
   made = nullptr;
-  Communicator* const child = color == nccl_no_color ? nullptr : add(name);
+  Communicator* const child = color == nccl_no_color ? nullptr : add(name, channels);
   job(*parent,
       [this, parent, color, key, child, &made] { divide(*parent, color, key, child, made); });
   return NcclStatus::InProgress;
@@ -327,7 +334,9 @@ NcclStatus FakeNccl::group_start() {
 
 NcclStatus FakeNccl::group_end() {
   if (--group_.depth > 0) return NcclStatus::Success;
-  return issue();
+  if (!group_.refused) return issue();
+  group_ = {};
+  return NcclStatus::InvalidUsage;
 }
 
 NcclStatus FakeNccl::put(NcclCommunicator handle, device::CudaStream stream,
@@ -335,6 +344,13 @@ NcclStatus FakeNccl::put(NcclCommunicator handle, device::CudaStream stream,
                          const std::function<void(Communicator&)>& add_parts) {
   Communicator* const communicator = of(handle, call);
   if (communicator == nullptr) return NcclStatus::InvalidArgument;
+  {
+    const std::lock_guard lock(mutex_);
+    if (refused_.erase(call) > 0) {
+      group_.refused = group_.depth > 0;
+      return NcclStatus::InvalidUsage;
+    }
+  }
   if (group_.communicator != nullptr && group_.communicator != communicator) {
     accuse("a group of several communicators");
   }
@@ -342,6 +358,11 @@ NcclStatus FakeNccl::put(NcclCommunicator handle, device::CudaStream stream,
   group_.stream = stream;
   add_parts(*communicator);
   return group_.depth > 0 ? NcclStatus::Success : issue();
+}
+
+void FakeNccl::note_peer(const Communicator& communicator, int peer) {
+  const std::lock_guard lock(mutex_);
+  peers_[communicator.name].insert(peer);
 }
 
 // The kernel is on its stream before the communicator is in progress no more.
@@ -432,7 +453,8 @@ void FakeNccl::carry_out(Communicator& communicator, Group group, bool recorded)
 
 NcclStatus FakeNccl::send(const void* data, std::size_t bytes, int to,
                           NcclCommunicator communicator, device::CudaStream stream) {
-  return put(communicator, stream, "ncclSend", [&](Communicator&) {
+  return put(communicator, stream, "ncclSend", [&](Communicator& group) {
+    note_peer(group, to);
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(data));
     group_.parts.push_back({true, to, from, bytes, {.bytes = static_cast<std::int64_t>(bytes)}});
   });
@@ -440,7 +462,8 @@ NcclStatus FakeNccl::send(const void* data, std::size_t bytes, int to,
 
 NcclStatus FakeNccl::receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
                              device::CudaStream stream) {
-  return put(communicator, stream, "ncclRecv", [&](Communicator&) {
+  return put(communicator, stream, "ncclRecv", [&](Communicator& group) {
+    note_peer(group, from);
     group_.parts.push_back({false,
                             from,
                             static_cast<std::byte*>(data),

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -45,6 +46,12 @@ class FakeNccl final : public NcclLibrary {
 
   // The state of communicators of this name from now on.
   void fail(const std::string& name, NcclStatus status);
+  // The next call of this name says that it was no valid use; the group that it is in is dropped.
+  void refuse(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    refused_.insert(call);
+  }
+  int open_groups() const { return group_.depth; }
   // What the real one does not forgive, or hangs in.
   std::vector<std::string> violations() const { return locked(violations_); }
   int live_communicators() const;
@@ -52,13 +59,17 @@ class FakeNccl final : public NcclLibrary {
   std::map<std::string, int> calls() const { return locked(calls_); }
   // In the order in which they were made.
   std::vector<std::string> names() const;
+  // Of each connection, by the communicator's name; and with how many peers it has exchanged beside
+  // what collectives do.
+  std::map<std::string, int> channels() const { return locked(channels_); }
+  int peers_of(const std::string& name) const;
 
   NcclStatus version(int& number) override;
   NcclStatus make_id(NcclId& id) override;
-  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
-                   const char* name) override;
+  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank, const char* name,
+                   int channels) override;
   NcclStatus split(NcclCommunicator parent, int color, int key, NcclCommunicator& made,
-                   const char* name) override;
+                   const char* name, int channels) override;
   NcclStatus state(NcclCommunicator communicator, NcclStatus& state) override;
   NcclStatus finalize(NcclCommunicator communicator) override;
   NcclStatus destroy(NcclCommunicator communicator) override;
@@ -116,6 +127,7 @@ class FakeNccl final : public NcclLibrary {
     const void* copy_from = nullptr;  // an all-gather's own part, where it is elsewhere
     void* copy_to = nullptr;
     std::size_t copy_bytes = 0;
+    bool refused = false;
   };
 
   template <typename Value>
@@ -129,8 +141,9 @@ class FakeNccl final : public NcclLibrary {
     const std::lock_guard lock(mutex_);
     ++calls_[call];
   }
-  Communicator* add(const std::string& name);
+  Communicator* add(const std::string& name, int channels);
   int new_tag();
+  void note_peer(const Communicator& communicator, int peer);
   void job(Communicator& communicator, std::function<void()> work);
   void serve();
   void pause();
@@ -164,6 +177,9 @@ class FakeNccl final : public NcclLibrary {
   std::vector<std::string> violations_;
   std::map<std::string, int> calls_;
   std::map<std::string, NcclStatus> failures_;
+  std::set<std::string> refused_;
+  std::map<std::string, int> channels_;
+  std::map<std::string, std::set<int>> peers_;
   int tags_ = 0;
   int aborted_ = 0;
   std::uint64_t random_ = 1;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -60,14 +61,17 @@ class NcclFaultsTest : public testing::Test {
   }
 
   // Where the limit passes, what comes before has to be there within it, too, on any machine.
-  std::unique_ptr<NcclTransport> make(double limit_seconds = 100, TransportOptions options = {}) {
+  std::unique_ptr<NcclTransport> make(double limit_seconds = 100, TransportOptions options = {},
+                                      int channels = 0) {
     options.name = "data";
     options.limit_seconds = limit_seconds;
     options.side = &side_;
-    return std::make_unique<NcclTransport>(
-        session_, *thread_, members_, options,
-        NcclParts{
-            .library = nccl_, .sum = nccl_->sum(), .grace_seconds = 60, .abort_seconds = 0.5});
+    return std::make_unique<NcclTransport>(session_, *thread_, members_, options,
+                                           NcclParts{.library = nccl_,
+                                                     .sum = nccl_->sum(),
+                                                     .grace_seconds = 60,
+                                                     .abort_seconds = 0.5,
+                                                     .channels = channels});
   }
   std::byte* allocate(std::int64_t bytes) { return memory_->allocate(bytes, "a test").data; }
 
@@ -239,6 +243,50 @@ TEST_F(NcclFaultsTest, ASetUpThatIsNeverCompleteIsAborted) {
   EXPECT_NO_THROW(device_->close());
 }
 
+// Within a group of calls that stays open nothing later would begin: sums would be left out without
+// a word.
+TEST_F(NcclFaultsTest, ACallThatIsRefusedEndsItsGroupAndTheTransport) {
+  begin();
+  auto transport = make();
+  std::byte* const data = allocate(4000);
+  std::byte* const staging = allocate(4000);
+  nccl_->refuse("ncclSend");
+  std::string text;
+  try {
+    transport->all_reduce_sum(data, 900, ScalarType::Float32, staging);
+  } catch (const CommunicationError& error) {
+    text = error.what();
+  }
+  expect_words(text, {"all-reduce in data", "ncclSend"});
+  EXPECT_EQ(nccl_->open_groups(), 0);
+  EXPECT_THROW(transport->broadcast(data, 400, 0), CommunicationError) << "of no use now";
+  session_.barrier();
+  leave(std::move(transport));
+  EXPECT_TRUE(nccl_->violations().empty());
+}
+
+// Each connection of two ranks takes memory of both devices for as long as its communicator lives.
+TEST_F(NcclFaultsTest, AGroupConnectsNoMoreThanItUses) {
+  begin();
+  TransportOptions options;
+  {
+    const auto transport = make(100, options, 2);
+    EXPECT_EQ(nccl_->channels(), (std::map<std::string, int>{{"data", 2}}));
+    EXPECT_EQ(nccl_->peers_of("data"), session_.size() - 1);
+  }
+  session_.barrier();
+  nccl_.reset();
+  nccl_ = std::make_shared<FakeNccl>(*runtime_, MPI_COMM_WORLD);
+  options.lanes = 2;
+  options.message_lanes = {{0, 1, 0}, {1, 0, 1}};
+  const auto transport = make(100, options);
+  EXPECT_EQ(nccl_->channels(),
+            (std::map<std::string, int>{
+                {"data", 8}, {"data 0 to 1 lane 0", 4}, {"data 1 to 0 lane 1", 4}}));
+  EXPECT_EQ(nccl_->peers_of("data"), 0) << "messages go by their lanes";
+  EXPECT_EQ(nccl_->peers_of("data 0 to 1 lane 0"), 1);
+}
+
 TEST_F(NcclFaultsTest, WorkLongerThanTheLimitIsNoWaitForOthers) {
   begin();
   auto transport = make(5);
@@ -362,7 +410,7 @@ TEST_F(NcclFaultsTest, ACommunicatorOfOneRankSendsToItself) {
   const NcclCalls calls(*runtime_, *nccl_, 0, 5);
   NcclId id;
   calls.nccl(nccl_->make_id(id), "ncclGetUniqueId", "loop", nullptr);
-  NcclLane lane(calls, "loop");
+  NcclLane lane(calls, "loop", 8);
   lane.start(id, 1, 0);
   std::byte* const from = allocate(4000);
   std::byte* const to = allocate(4000);

@@ -65,7 +65,7 @@ TEST_F(NcclLoopTest, OneRankSendsToItself) {
   const NcclCalls calls(*runtime_, *nccl, 0, 60);
   NcclId id;
   calls.nccl(nccl->make_id(id), "ncclGetUniqueId", "loop", nullptr);
-  NcclLane lane(calls, "loop");
+  NcclLane lane(calls, "loop", 8);
   lane.start(id, 1, 0);
   device::CudaEvent ready = nullptr;
   calls.cuda(runtime_->create_event(ready, false), "cudaEventCreateWithFlags", "loop");
@@ -103,7 +103,7 @@ TEST_F(NcclLoopTest, OneRankSendsToItselfInAGraph) {
   const NcclCalls calls(*runtime_, *nccl, 0, 60);
   NcclId id;
   calls.nccl(nccl->make_id(id), "ncclGetUniqueId", "loop", nullptr);
-  NcclLane lane(calls, "loop");
+  NcclLane lane(calls, "loop", 8);
   lane.start(id, 1, 0);
   device::CudaEvent ready = nullptr;
   calls.cuda(runtime_->create_event(ready, false), "cudaEventCreateWithFlags", "loop");

@@ -78,6 +78,26 @@ void expect_work(const PipelineSchedule& schedule, int stage) {
   }
 }
 
+// By boundary between parts: the values that are handed over there.
+std::vector<int> values_across(const ModelGraph& whole, const std::vector<NodeRange>& parts) {
+  std::vector<int> maker(whole.values.size(), -1);
+  std::vector<int> last_reader(whole.values.size(), -1);
+  for (std::size_t n = 0; n < whole.nodes.size(); ++n) {
+    maker[as_index(whole.nodes[n].output)] = static_cast<int>(n);
+    for (const int input : whole.nodes[n].inputs)
+      last_reader[as_index(input)] = static_cast<int>(n);
+  }
+  std::vector<int> count(parts.size() - 1, 0);
+  for (std::size_t value = 0; value < maker.size(); ++value) {
+    if (maker[value] < 0) continue;
+    for (std::size_t part = 0; part < count.size(); ++part) {
+      const int last = parts[part].last;
+      if (maker[value] < last && last_reader[value] >= last) ++count[part];
+    }
+  }
+  return count;
+}
+
 // What is run again is what the plan of a stage says, where it says.
 void expect_kept(const PipelineSchedule& schedule) {
   if (schedule.recomputed.empty()) return;
@@ -138,14 +158,20 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut
       mine.push_back({part, before >= 0 && before != stage, after >= 0 && after != stage});
     }
   }
-  place.lane_numbers = 2 * (static_cast<int>(parts.size()) - 1);
+  const std::vector<int> across = values_across(whole, parts);
+  int most = 1;
+  for (const int values : across) most = std::max(most, values);
+  place.lane_numbers = 2 * static_cast<int>(across.size()) * most;
   for (const PipelineRoute& route : routes) {
     for (int part = 0; part + 1 < static_cast<int>(route.size()); ++part) {
       const int here = route[as_index(part)].device;
       const int there = route[as_index(part) + 1].device;
       if (here == there) continue;
-      place.lanes.push_back({here, there, 2 * part});
-      place.lanes.push_back({there, here, 2 * part + 1});
+      for (int value = 0; value < std::max(1, across[as_index(part)]); ++value) {
+        const int number = 2 * (part * most + value);
+        place.lanes.push_back({here, there, number});
+        place.lanes.push_back({there, here, number + 1});
+      }
     }
   }
   result.cut = cut_stage(whole, parts, mine);

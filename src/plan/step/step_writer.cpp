@@ -164,10 +164,17 @@ class StepWriter {
                                     std::find_if(order_.rbegin(), order_.rend(), sends));
   }
 
-  // Forward messages cross the boundary behind part `boundary`, gradients come back over it. Those
-  // of one micro-batch over one boundary meet in their order.
-  Channel channel(const char* kind, int peer, int boundary, bool forward, int micro_batch) const {
+  // Forward messages cross the boundary behind part `boundary`, gradients come back over it. The
+  // `value`-th of those that cross it has lanes of its own: over NCCL a message that stands behind
+  // another one of its lane would hold up all that is put after it.
+  Channel channel(const char* kind, int peer, int boundary, std::size_t value, bool forward,
+                  int micro_batch) const {
     const PipelinePlace& place = step_.pipeline;
+    // All boundaries have as many numbers: for the values of the one that most of them cross.
+    const int boundaries =
+        static_cast<int>(place.group.size() * place.chunks.size()) / place.directions - 1;
+    const int values = place.lane_numbers / (2 * boundaries);
+    expect(values * 2 * boundaries == place.lane_numbers, "lanes are of boundaries between parts");
     // Transports promise tags below 32768; what wraps around meets in its order.
     const int rounds = std::max(1, 32768 / place.lane_numbers);
     Channel result;
@@ -175,7 +182,8 @@ class StepWriter {
     result.group = GroupAxis::Pipeline;
     result.members = place.group;
     result.peer = peer;
-    result.tag = micro_batch % rounds * place.lane_numbers + 2 * boundary + (forward ? 0 : 1);
+    const int number = boundary * values + static_cast<int>(value) % values;
+    result.tag = micro_batch % rounds * place.lane_numbers + 2 * number + (forward ? 0 : 1);
     return result;
   }
 
@@ -188,13 +196,16 @@ class StepWriter {
     MicroBatchWriter& writer = writers_[as_index(operation.micro_batch)];
     const int m = operation.micro_batch;
     if (operation.work == PipelineWork::Forward && place.before >= 0) {
-      for (const int value : received_[as_index(operation.chunk)]) {
-        writer.receive_value(value, channel("receive", place.before, place.part - 1, true, m));
+      const auto& values = received_[as_index(operation.chunk)];
+      for (std::size_t v = 0; v < values.size(); ++v) {
+        writer.receive_value(values[v],
+                             channel("receive", place.before, place.part - 1, v, true, m));
         waits_[k].push_back(builder_.last_instruction());
       }
     } else if (gives_input_gradient(operation.work) && place.after >= 0) {
-      for (const int node : hands_over_[as_index(operation.chunk)]) {
-        writer.receive_gradient(node, channel("receive", place.after, place.part, false, m));
+      const auto& nodes = hands_over_[as_index(operation.chunk)];
+      for (std::size_t v = 0; v < nodes.size(); ++v) {
+        writer.receive_gradient(nodes[v], channel("receive", place.after, place.part, v, false, m));
         waits_[k].push_back(builder_.last_instruction());
       }
     }
@@ -234,7 +245,10 @@ class StepWriter {
       expect(first, node.name + " hands over more than once");
       if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
       const PipelinePlace::Chunk& place = step_.pipeline.chunks[as_index(node.chunk)];
-      writer.send_value(step.node, channel("send", place.after, place.part, true, m));
+      const auto& nodes = hands_over_[as_index(node.chunk)];
+      const auto v = static_cast<std::size_t>(
+          std::lower_bound(nodes.begin(), nodes.end(), step.node) - nodes.begin());
+      writer.send_value(step.node, channel("send", place.after, place.part, v, true, m));
       sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)] = builder_.last_instruction();
       return;
     }
@@ -268,9 +282,10 @@ class StepWriter {
       on_their_way.erase(on_their_way.begin());
     }
     on_their_way.emplace_back();
-    for (const int value : values) {
+    for (std::size_t v = 0; v < values.size(); ++v) {
       writers_[as_index(operation.micro_batch)].send_gradient(
-          value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
+          values[v],
+          channel("send", place.before, place.part - 1, v, false, operation.micro_batch));
       on_their_way.back().push_back(builder_.last_instruction());
     }
   }

@@ -161,8 +161,6 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     return facts;
   });
   trained.step = start.step;
-  if (saved_as.of_run && manifest.data.is_object())
-    trained.contents = manifest.data.value("contents", nlohmann::json::object());
   if (!start.checkpoint.empty()) trained.identity = manifest.hash;
   if (saved_as.of_run) trained.data = manifest.data;
   // What is in the manifest is compared with the paths that were given.

@@ -28,7 +28,6 @@ struct TrainedModel {
   std::string identity;
   nlohmann::json data;  // what the manifest says of the data of the run; null where it says nothing
   std::int64_t budget_bytes = 0;
-  nlohmann::json contents;  // of the run's data, as hashes_by_key() (train/workload/workload.hpp)
   Setup setup;
   nn::Products products;
   std::unique_ptr<ComputeSession> compute;

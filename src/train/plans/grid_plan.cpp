@@ -1,11 +1,14 @@
 #include "train/plans/grid_plan.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.hpp"
 #include "plan/model/model_hash.hpp"
+#include "plan/program/launch_order.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/rank_sums_check.hpp"
@@ -13,6 +16,7 @@
 #include "train/plans/layout_check.hpp"
 #include "train/plans/stage_replay.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
@@ -229,6 +233,38 @@ Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
   return std::move(*choice);
 }
 
+namespace {
+
+// "auto" is NCCL on GPUs, but where ranks share one, over which all of this is no harm.
+bool may_use_nccl(const RunConfig& config) {
+  if (config.grid.transport == "auto") return device_kind(config) == DeviceKind::Cuda;
+  return config.grid.transport == "nccl";
+}
+
+// Programs of the stages of a pipeline, also such as were given. ReplayError.
+void check_over_nccl(const plan::PipelinePlace& place, const std::vector<plan::Program>& stages) {
+  for (const plan::Program& program : stages) {
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const plan::Instruction& instruction = program.instructions[i];
+      if (instruction.operation != plan::Operation::Send || !instruction.channel) continue;
+      const plan::Channel& channel = *instruction.channel;
+      const auto is_its_own = [&](const plan::PipelinePlace::Lane& lane) {
+        return place.group.at(static_cast<std::size_t>(lane.from)) == program.rank &&
+               lane.to == channel.peer && lane.number == channel.tag % place.lane_numbers;
+      };
+      if (std::any_of(place.lanes.begin(), place.lanes.end(), is_its_own)) continue;
+      throw plan::ReplayError(static_cast<int>(i), describe(instruction),
+                              fmt::format("on rank {}: has a tag of no lane that values of this "
+                                          "pipeline have; plan again",
+                                          program.rank));
+    }
+  }
+  plan::check_lanes(stages, place.lane_numbers);
+  plan::check_launch_order(stages, place.lane_numbers);
+}
+
+}  // namespace
+
 double seconds_of_step(const Setup& setup, const plan::Program& program, dist::Session& session) {
   if (setup.grid.shape().pipeline == 1) return program.seconds;
   const Coordinates place = setup.grid.coordinates_of(session.rank());
@@ -236,18 +272,18 @@ double seconds_of_step(const Setup& setup, const plan::Program& program, dist::S
   const auto texts = session.gather(
       representative ? plan::to_json(program, {session.rank()}, {}).dump() : std::string());
   double seconds = 0;
-  if (session.rank() == 0) {
+  session.agree([&] {
+    if (session.rank() != 0) return;
     std::vector<plan::Program> stages;
     for (const auto& text : texts) {
       if (text.empty()) continue;
       stages.push_back(
           plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
     }
-    if (setup.config.grid.transport == "nccl")
-      plan::check_lanes(stages, setup.step.pipeline.lane_numbers);
+    if (may_use_nccl(setup.config)) check_over_nccl(setup.step.pipeline, stages);
     for (const auto& prediction : replay_stages(setup, std::move(stages), plan::Overlap{}))
       seconds = std::max(seconds, prediction.seconds);
-  }
+  });
   return session.all_reduce_max(std::vector<double>{seconds})[0];
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
+#include "device/cuda_budget.hpp"
 #include "device/disk_probe.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
@@ -20,6 +21,7 @@
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
+#include "train/setup/communicators.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/staged_messages.hpp"
@@ -79,6 +81,7 @@ Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
   if (grid.ranks() == 1) return;
   const std::string name = device.transport(config);
   if (name == "mpi" && device.side() != nullptr) device.pin_messages(staged_bytes(program));
+  const std::int64_t free_before = name == "nccl" ? device.device().memory().free_bytes : 0;
   thread_ = std::make_unique<dist::CommunicationThread>(session);
   const auto over = [&](const char* group, std::vector<int> members,
                         dist::TransportOptions options = {}) {
@@ -102,7 +105,20 @@ Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
     tied_ = over("tied", tied);
   std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
   std::iota(everybody.begin(), everybody.end(), 0);
-  world_ = over("world", std::move(everybody));
+  dist::TransportOptions numbers;
+  numbers.name = "world";
+  numbers.limit_seconds = static_cast<double>(config.run.timeout);
+  numbers.side = device.side();
+  world_ = dist::make_number_transport(name, session, *thread_, std::move(everybody), numbers);
+  // Of what evaluates alone the tier is there already.
+  if (name != "nccl" || program.pieces.empty()) return;
+  session.agree([&] {
+    const std::int64_t free = device.device().memory().free_bytes;
+    expect_room_beside_nccl({.wanted_bytes = device::tier_bytes_of_budget(program.budget_bytes()),
+                             .free_bytes = free,
+                             .taken_bytes = std::max<std::int64_t>(0, free_before - free),
+                             .left_for_bytes = communicator_bytes(config)});
+  });
 }
 
 std::string Axes::data_sums() const {

@@ -21,11 +21,14 @@
 #include "device/visible_devices.hpp"
 #include "dist/fact_agreement.hpp"
 #include "dist/rank_devices.hpp"
+#include "dist/transports.hpp"
 #include "exec/gpu_library.hpp"
 #include "exec/product_switches.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
+#include "train/setup/communicators.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/staged_messages.hpp"
 
 namespace garonne::train {
 namespace {
@@ -35,9 +38,6 @@ constexpr double longest_hold_seconds = 0.02;
 
 // For the workspaces of libraries while nobody knows yet what they are.
 constexpr std::int64_t room_for_workspaces = std::int64_t{256} << 20;
-
-// What NCCL takes for the communicators of a rank, which are made once plans are known.
-constexpr std::int64_t room_for_communicators = std::int64_t{1} << 30;
 
 // Pieces of copies, and a page for the samples of each micro-batch.
 std::int64_t pinned_bytes(const RunConfig& config) {
@@ -120,8 +120,11 @@ class RunDevice::Gpu {
     if (transport != "auto") return;
     // NCCL has one rank on a device.
     const std::int64_t shared = assignment.shared() ? 1 : 0;
-    transport = session.all_reduce_max(std::vector<std::int64_t>{shared})[0] > 0 ? "mpi" : "nccl";
-    if (session.size() > 1) table += "grid.transport = auto: " + transport + "\n";
+    const bool any = session.all_reduce_max(std::vector<std::int64_t>{shared})[0] > 0;
+    transport = transport_on_gpus(any, dist::built_with_nccl());
+    if (session.size() == 1) return;
+    table += "grid.transport = auto: " + transport;
+    table += any || dist::built_with_nccl() ? "\n" : ", since this build has no NCCL\n";
   }
 
   // Its waits have no limit: own work may take long, and transports watch what others are waited
@@ -202,11 +205,7 @@ class RunDevice::Gpu {
 
   std::int64_t pinned() const { return pinned_bytes_; }
 
-  // What is free there for budgets.
-  std::int64_t free_bytes(int ranks) const {
-    const std::int64_t later = ranks > 1 && transport == "nccl" ? room_for_communicators : 0;
-    return cuda->memory().free_bytes - later;
-  }
+  std::int64_t free_bytes() const { return cuda->memory().free_bytes; }
 
   const std::unique_ptr<device::CudaRuntime> runtime;
   device::DeviceAssignment assignment;
@@ -218,6 +217,7 @@ class RunDevice::Gpu {
   std::int64_t recorded_bytes = 0;
   std::int64_t host_tier_bytes = 0;  // of the tier below the device
   device::Span host_tier;
+  bool is_pinned = true;  // as these sizes say
   bool has_tier = false;
   bool records = false;  // steps may be recorded
   device::Span step_numbers;
@@ -300,19 +300,29 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
   if (!gpu_) return budget_of_ranks(config, session);
   std::int64_t bytes = config.memory.budget;
   session.agree([&] {
-    const std::int64_t free = gpu_->free_bytes(session.size());
+    const bool over_nccl = session.size() > 1 && gpu_->transport == "nccl";
+    const std::int64_t nccl = over_nccl ? communicator_bytes(config) : 0;
+    const std::string beside =
+        over_nccl ? fmt::format(" beside {} that NCCL may take", format_bytes(nccl)) : "";
+    const std::int64_t free = gpu_->free_bytes() - nccl;
+    if (free <= 0) {
+      throw ConfigError("memory.budget", "",
+                        fmt::format("nothing is free on the device{}. End what else runs there, or "
+                                    "take a grid of smaller groups",
+                                    beside));
+    }
     const auto sharing = static_cast<int>(gpu_->assignment.sharing.size());
     if (bytes == RunConfig::automatic_budget) {
       bytes = device::automatic_gpu_budget(free, sharing);
-      text_ += fmt::format("memory.budget = auto: {} a rank, by what is free on the device\n",
-                           format_bytes(bytes));
+      text_ += fmt::format("memory.budget = auto: {} a rank, by what is free on the device{}\n",
+                           format_bytes(bytes), beside);
     } else if (device::tier_bytes_of_budget(bytes) > free / sharing) {
       throw ConfigError(
           "memory.budget", format_bytes(bytes),
           fmt::format("a sixteenth more than that, for holes between blocks, is more than the {} "
-                      "({}) that are free on the device for each of {} ranks. Set it to \"auto\", "
-                      "or end what else runs there",
-                      free / sharing, format_bytes(free / sharing), sharing));
+                      "({}) that are free on the device for each of {} ranks{}. Set it to "
+                      "\"auto\", or end what else runs there",
+                      free / sharing, format_bytes(free / sharing), sharing, beside));
     }
     bytes =
         bytes / cuda_allocation_granularity * cuda_allocation_granularity - gpu_->workspace_bytes;
@@ -347,13 +357,15 @@ void RunDevice::pin() {
     gpu_->drop_host_tier();
     cuda.release(Tier::Host);
   }
-  cuda.reserve(Tier::Host,
-               gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes + gpu_->host_tier_bytes);
+  // The tier below the device is one block, in which all has its place.
+  cuda.reserve(Tier::Host, gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes,
+               gpu_->host_tier_bytes);
   const std::shared_ptr<device::TierMemory> memory = cuda.reserved(Tier::Host);
   gpu_->take_host_tier(*memory);
   gpu_->pinned_blocks = std::make_unique<device::FinishingBlocks>(cuda, *memory);
   staging_ = std::make_unique<exec::Staging>(cuda, memory, gpu_->pinned_blocks.get());
   gpu_->side.pinned = gpu_->pinned_blocks.get();
+  gpu_->is_pinned = true;
 }
 
 device::Captures* RunDevice::captures() const {
@@ -365,21 +377,29 @@ std::byte* RunDevice::step_numbers() const {
 }
 
 void RunDevice::pin_recorded(const nn::Model& model, const plan::Program& program) {
+  if (!gpu_) return;
+  // What is pinned is given back and made anew, which takes long: pin_host_tier() follows, and does
+  // so for all three at once.
+  if (gpu_->transport == "mpi") {
+    gpu_->message_bytes = staged_bytes(program);
+    gpu_->is_pinned = gpu_->is_pinned && gpu_->message_bytes == 0;
+  }
   if (captures() == nullptr || !exec::graph_obstacle(program, gpu_->transport).empty()) return;
-  const std::int64_t bytes = exec::recorded_pinned_bytes(model, program);
-  gpu_->recorded_bytes = bytes;
-  device::start_on_gpu([&] { pin(); });
+  gpu_->recorded_bytes = exec::recorded_pinned_bytes(model, program);
+  gpu_->is_pinned = false;
 }
 
 void RunDevice::pin_messages(std::int64_t bytes) {
-  if (!gpu_ || bytes == 0) return;
+  if (!gpu_ || bytes == 0 || (gpu_->is_pinned && gpu_->message_bytes == bytes)) return;
   gpu_->message_bytes = bytes;
   device::start_on_gpu([&] { pin(); });
 }
 
 void RunDevice::pin_host_tier(std::int64_t room_bytes) {
-  if (!gpu_ || room_bytes == gpu_->host_tier_bytes) return;
-  gpu_->host_tier_bytes = round_up(room_bytes, device::host_allocation_granularity);
+  if (!gpu_) return;
+  const std::int64_t bytes = round_up(room_bytes, device::host_allocation_granularity);
+  if (gpu_->is_pinned && bytes == gpu_->host_tier_bytes) return;
+  gpu_->host_tier_bytes = bytes;
   device::start_on_gpu([&] { pin(); });
 }
 

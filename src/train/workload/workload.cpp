@@ -27,9 +27,11 @@ nlohmann::json hashes_by_key(const dist::Facts& contents) {
   return hashes;
 }
 
-std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained,
+std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained_on,
                                      const std::string& path) {
   constexpr const char* key = "data.statistics";
+  const nlohmann::json trained =
+      trained_on.is_object() ? trained_on.value("contents", nlohmann::json()) : nlohmann::json();
   const nlohmann::json now = hashes_by_key(workload.contents());
   if (!trained.is_object() || !trained.contains(key) || !now.contains(key)) return {};
   if (trained.at(key) == now.at(key)) return {};

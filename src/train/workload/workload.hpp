@@ -90,9 +90,10 @@ class Workload {
 // equal hashes, equal data wherever they lie.
 nlohmann::json hashes_by_key(const dist::Facts& contents);
 
-// What to warn of where a model is used with other statistics than it was trained with: `trained`
-// are the hashes of then. Empty where they are the same, or nobody knows.
-std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained,
+// What to warn of where a model is used with other statistics than it was trained with:
+// `trained_on` is what its manifest says of the data. Empty where they are the same, or nobody
+// knows.
+std::string other_statistics_warning(const Workload& workload, const nlohmann::json& trained_on,
                                      const std::string& path);
 
 // The data of a run file, by the kind of its model. Throws ConfigError where data.path is missing
