@@ -56,13 +56,8 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         train = ("train", self.config, "--run.directory", mine, "--gradients")
         alias = self.folder / "alias-of-mine"
         alias.symlink_to(mine)
-        for given, words in ((mine, "is the directory of this run"), (self.folder / "run/../mine", "is the directory of this run"),
-                             (alias, "is a link that leads nowhere")):
-            self.assertIn(words, run(*train, given, check=2).stderr)
-        alias.unlink()
-        alias.symlink_to(self.run_directory)
-        own = run("train", self.config, "--run.directory", self.run_directory, "--gradients", alias, check=2).stderr
-        self.assertIn("is the directory of this run", own)
+        for given in (mine, self.folder / "run/../mine", alias):
+            self.assertIn("is the directory of this run", run(*train, given, check=2).stderr)
         steps = sorted((self.run_directory / "checkpoints").iterdir())
         for ranks, grid in ((0, ()), (2, ("--grid.data", 2))):
             self.assertIn("is a run directory: it has config.toml", run(*train, self.run_directory, *grid, ranks=ranks, check=2).stderr)
