@@ -55,9 +55,11 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         mine = self.folder / "mine"
         train = ("train", self.config, "--run.directory", mine, "--gradients")
         alias = self.folder / "alias-of-mine"
-        alias.symlink_to(mine)
-        for given in (mine, self.folder / "run/../mine", alias):
+        alias.symlink_to(self.run_directory)
+        for given in (mine, self.folder / "run/../mine"):
             self.assertIn("is the directory of this run", run(*train, given, check=2).stderr)
+        own = run("train", self.config, "--run.directory", self.run_directory, "--gradients", alias, check=2).stderr
+        self.assertIn("is the directory of this run", own)
         steps = sorted((self.run_directory / "checkpoints").iterdir())
         for ranks, grid in ((0, ()), (2, ("--grid.data", 2))):
             self.assertIn("is a run directory: it has config.toml", run(*train, self.run_directory, *grid, ranks=ranks, check=2).stderr)
