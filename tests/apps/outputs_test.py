@@ -55,12 +55,9 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         mine = self.folder / "mine"
         train = ("train", self.config, "--run.directory", mine, "--gradients")
         alias = self.folder / "alias-of-mine"
-        alias.symlink_to(mine)
-        for given, words in ((mine, "is the directory of this run"), (self.folder / "run/../mine", "is the directory of this run"),
-                             (alias, "is a link that leads nowhere")):
-            self.assertIn(words, run(*train, given, check=2).stderr)
-        alias.unlink()
         alias.symlink_to(self.run_directory)
+        for given in (mine, self.folder / "run/../mine"):
+            self.assertIn("is the directory of this run", run(*train, given, check=2).stderr)
         own = run("train", self.config, "--run.directory", self.run_directory, "--gradients", alias, check=2).stderr
         self.assertIn("is the directory of this run", own)
         steps = sorted((self.run_directory / "checkpoints").iterdir())
