@@ -132,8 +132,8 @@ class GpuPlanTest(ProgramTest):
         mebibytes = 256 + 2 * 16 + 8 * 8 * 12 + 8 * 12
         self.assertIn(f"nccl      up to {mebibytes / 1024:.2f} GiB of each device beside the budget",
                       run(*keys, "--grid.data", 8).stdout)
-        self.assertRegex(run(*keys, "--grid.pipeline", 4).stdout, r"\nnccl +up to [0-9.]+ MiB of each device")
-        for alone in (("--grid.data", 8, "--grid.transport", "mpi"), ()):
+        self.assertRegex(run(*keys, "--grid.pipeline", 4).stdout, r"\nnccl +up to [0-9.]+ [GM]iB of each device")
+        for alone in (("--grid.data", 8, "--grid.transport", "mpi"), ("--grid.data", 1)):
             self.assertNotIn("\nnccl ", run(*keys, *alone).stdout)
 
     def test_a_search_plans_gpus(self):
