@@ -111,6 +111,32 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
   }
 }
 
+// Plans go by measured bytes, and a step that a graph records takes more in float32.
+TEST(CudaProfile, BytesOfAttentionAreThoseOfARecordedStep) {
+  for (const Precision precision : {Precision::Float32, Precision::Float64}) {
+    nn::Declaration declaration;
+    declaration.precision = precision;
+    declaration.threads = 2;
+    declaration.granularity = cuda_allocation_granularity;
+    const nn::Model model = small_text_model(declaration);
+    FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+    const plan::CostTable table = measured(model, declaration, &gpu);
+    int found = 0;
+    for (const plan::NodeSpec& node : model.graph.nodes) {
+      if (node.kind != "attention" && node.kind != "dropout_add") continue;
+      const bool attends = node.kind == "attention";
+      found += attends ? 1 : 0;
+      const std::int64_t more = attends && precision == Precision::Float32 ? 2 * 512 : 0;
+      const plan::CostRow& row = table.rows.at(node.cost_key);
+      // What the host's kernels take is exact.
+      EXPECT_EQ(row.forward_transient_bytes, node.forward.transient_bytes + more);
+      EXPECT_EQ(row.forward_keep_transient_bytes, node.forward_keep.transient_bytes + more);
+      EXPECT_EQ(row.backward_transient_bytes, node.backward.transient_bytes);
+    }
+    EXPECT_GT(found, 0);
+  }
+}
+
 TEST(CudaProfile, RowsOfAProcessorHaveNoIssue) {
   nn::Declaration declaration;
   declaration.threads = 2;

@@ -19,6 +19,7 @@
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "nn/element_type.hpp"
+#include "nn/layers/recorded_bytes.hpp"
 #include "nn/tensor_options.hpp"
 #include "plan/model/step_costs.hpp"
 
@@ -56,8 +57,8 @@ class CacheSweep {
 class NodeProbe {
  public:
   NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, int keep_option,
-            Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier,
-            const MeasuredGpu* gpu, const nn::DeviceTables* tables)
+            const nn::Declaration& declaration, const nn::Products& products, CacheSweep& sweep,
+            DeviceTier& tier, const MeasuredGpu* gpu, const nn::DeviceTables* tables)
       : stopwatch_(gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device)),
         model_(model),
         node_(*model.nodes[n]),
@@ -65,7 +66,9 @@ class NodeProbe {
         keep_option_(keep_option),
         sweep_(sweep),
         tier_(tier) {
+    const Precision precision = declaration.precision;
     const auto type = nn::compute_scalar_type(precision);
+    if (gpu != nullptr) recorded_bytes_ = nn::recorded_bytes(declaration, spec_);
     context_.queue = queue;
     context_.precision = precision;
     context_.seed = 1;
@@ -101,7 +104,7 @@ class NodeProbe {
     {
       const at::Tensor output = forward(nullptr);
       row.value_bytes = tier_.live_bytes() - base;
-      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes() + recorded_bytes_;
     }
     if (spec_.kind == "logits_head") return row;
     const auto keep = [&] {
@@ -114,7 +117,7 @@ class NodeProbe {
     tier_.reset_peak();
     const at::Tensor output = forward(&record);
     row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
-    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes() + recorded_bytes_;
     row.pinned = pinned_text();
     measure_backward(output, record, row);
     return row;
@@ -217,6 +220,7 @@ class NodeProbe {
   const nn::Node& node_;
   const plan::NodeSpec& spec_;
   int keep_option_;
+  std::int64_t recorded_bytes_ = 0;  // of a forward in a graph; the probe is outside
   CacheSweep& sweep_;
   DeviceTier& tier_;
   nn::Context context_;
@@ -273,7 +277,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
       gpu == nullptr ? nn::DeviceTables()
                      : make_device_tables(queue, model, declaration.precision, *gpu->staging);
   for (const auto& [n, option] : nodes) {
-    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier, gpu,
+    NodeProbe probe(queue, model, n, option, declaration, products, sweep, tier, gpu,
                     gpu == nullptr ? nullptr : &tables);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
     progress(++done, all);
