@@ -187,6 +187,30 @@ TEST(GpuAttentionBytes, ARecordedRandomStateIsOfFloat32Alone) {
   }
 }
 
+// Of one member among several, results and their gradients do not stand side by side: the kernel
+// of bfloat16 copies both.
+TEST(GpuAttentionBytes, StridedResultsAndGradientsAreCopied) {
+  constexpr Rows rows{2, 64};
+  constexpr std::int64_t groups = 2;
+  constexpr std::int64_t head_size = 32;
+  for (const Precision precision : {Precision::BFloat16, Precision::Float32}) {
+    const Declaration declaration = on_gpu(precision, 132);
+    const std::int64_t kernel =
+        gpu_attention_bytes(declaration, {rows.batch, rows.sequence, groups, head_size}).backward;
+    const std::int64_t part = declaration.tensor(rows.count() * groups * head_size);
+    const auto declared = [&](std::int64_t members) {
+      return make_grouped_attention(rows, groups, members, head_size)
+          ->declare(declaration)
+          .backward.transient_bytes;
+    };
+    EXPECT_EQ(declared(1), 3 * part + kernel);
+    // In bfloat16 two sums in float32 as well.
+    EXPECT_EQ(
+        declared(3),
+        3 * part + (precision == Precision::BFloat16 ? 2 * 2 * part + 2 * part : part) + kernel);
+  }
+}
+
 // What is said of no GPU in particular holds for each.
 TEST(GpuAttentionBytes, GrowWithSizesAndMultiprocessors) {
   constexpr std::array<std::int64_t GpuAttentionBytes::*, 3> parts = {
