@@ -35,7 +35,14 @@ class FieldLift : public Node {
         bias_(bias) {
     for (const auto& part : window_.parts) channels_ += part.channels;
     inputs_ = channels_;
-    if (coordinates_ != Coordinates::None) inputs_ += static_cast<std::int64_t>(points_.size());
+    if (coordinates_ == Coordinates::None) return;
+    inputs_ += static_cast<std::int64_t>(points_.size());
+    for (std::size_t axis = 0; axis < points_.size(); ++axis) place_on(axis);
+  }
+
+  std::vector<ConstantTable> tables(Precision) const override {
+    if (coordinates_ == Coordinates::None) return {};
+    return {{table_name(), table_bytes(), [this] { return places_.data(); }}};
   }
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
@@ -143,22 +150,42 @@ class FieldLift : public Node {
       at += part.channels;
     }
     if (coordinates_ == Coordinates::None) return all;
+    const at::Tensor table = context.table(table_name(), table_bytes());
     std::int64_t after = points;
-    for (std::size_t axis = 0; axis < points_.size(); ++axis) {
-      const std::int64_t count = points_[axis];
-      const bool cut = axis == 0 && field_rows_.cut();
-      const std::int64_t whole = cut ? field_rows_.whole : count;
+    std::int64_t first = 0;  // place of the axis
+    for (const std::int64_t count : points_) {
       after /= count;
-      const std::int64_t steps = coordinates_ == Coordinates::Periodic ? whole : whole - 1;
       const at::Tensor column =
           all.narrow(1, at++, 1).view({batch_ * points / (count * after), count, after});
-      for (std::int64_t n = 0; n < count; ++n) {
-        const std::int64_t place = cut ? std::max<std::int64_t>(field_rows_.row(n), 0) : n;
-        column.select(1, n).fill_(
-            steps == 0 ? 0.0 : static_cast<double>(place) / static_cast<double>(steps));
+      if (table.defined()) {
+        column.copy_(
+            table.view(at::kDouble).narrow(0, first, count).view({1, count, 1}).expand_as(column));
+      } else {
+        for (std::int64_t n = 0; n < count; ++n)
+          column.select(1, n).fill_(places_[static_cast<std::size_t>(first + n)]);
       }
+      first += count;
     }
     return all;
+  }
+
+  void place_on(std::size_t axis) {
+    const bool cut = axis == 0 && field_rows_.cut();
+    const std::int64_t whole = cut ? field_rows_.whole : points_[axis];
+    const std::int64_t steps = coordinates_ == Coordinates::Periodic ? whole : whole - 1;
+    for (std::int64_t n = 0; n < points_[axis]; ++n) {
+      const std::int64_t place = cut ? std::max<std::int64_t>(field_rows_.row(n), 0) : n;
+      places_.push_back(steps == 0 ? 0.0 : static_cast<double>(place) / static_cast<double>(steps));
+    }
+  }
+  // Equal on all members of a tensor group.
+  std::string table_name() const {
+    return fmt::format("coordinates {}{}{}", fmt::join(points_, "x"),
+                       field_rows_.cut() ? fmt::format(" of {}", field_rows_.whole) : "",
+                       coordinates_ == Coordinates::Periodic ? " periodic" : "");
+  }
+  std::int64_t table_bytes() const {
+    return static_cast<std::int64_t>(places_.size() * sizeof(double));
   }
 
   std::vector<std::int64_t> points_;
@@ -173,6 +200,7 @@ class FieldLift : public Node {
   bool bias_;
   std::int64_t channels_ = 0;
   std::int64_t inputs_ = 0;
+  std::vector<double> places_;  // of the points of each axis, one axis after the other
 };
 
 class ExactGelu : public Node {

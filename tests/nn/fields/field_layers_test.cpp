@@ -1,0 +1,133 @@
+// Nodes of fields as GPUs run and plan them: what needs no kernel of one runs on processors, too.
+#include "nn/fields/field_layers.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "nn/element_type.hpp"
+#include "nn/gemm/product.hpp"
+#include "nn/spectral/sphere_layers.hpp"
+
+namespace garonne::nn {
+namespace {
+
+constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
+
+Declaration on_gpu(Precision precision) {
+  Declaration declaration;
+  declaration.precision = precision;
+  declaration.device = {DeviceKind::Cuda, 90, 132};
+  declaration.granularity = declaration.device.granularity();
+  return declaration;
+}
+
+at::Tensor random(std::vector<std::int64_t> shape, at::ScalarType type) {
+  return at::randn(shape, at::kDouble).to(type);
+}
+
+struct Lifted {
+  at::Tensor output;
+  at::Tensor weight_gradient;
+};
+
+Lifted lift(const Node& node, Precision precision, std::int64_t rows, std::int64_t inputs,
+            const DeviceTables* tables) {
+  const at::NoGradGuard no_gradients;
+  at::manual_seed(4);
+  const Products products;
+  const std::vector<std::int64_t> samples = {3, 4};
+  Context context;
+  context.precision = precision;
+  context.products = &products;
+  context.samples = samples.data();
+  context.batch = 2;
+  context.tables = tables;
+  const auto type = compute_scalar_type(precision);
+  constexpr std::int64_t outputs = 5;
+  const at::Tensor x = random({rows, inputs}, type);
+  const at::Tensor weight = random({outputs, inputs + 2}, type);
+  Lifted made;
+  made.output = node.forward(context, {x}, {weight}, nullptr);
+  made.weight_gradient = at::empty({weight.numel()}, state_scalar_type(precision));
+  BackwardArguments arguments;
+  arguments.inputs = {x};
+  arguments.output_gradient = random({rows, outputs}, type);
+  arguments.parameters = {weight};
+  arguments.parameter_gradients = {{made.weight_gradient, false}};
+  arguments.wanted = {false};
+  static_cast<void>(node.backward(context, arguments));
+  return made;
+}
+
+// Point by point as it is said in the header.
+TEST(FieldLift, CoordinatesOfATableHaveTheBitsOfThoseThatAreWritten) {
+  FieldWindow window;
+  window.values = {0};
+  window.parts = {{.source = 0, .source_channels = 3, .channels = 3}};
+  for (const bool cut : {false, true}) {
+    for (const Coordinates coordinates : {Coordinates::Periodic, Coordinates::Inclusive}) {
+      FieldShape shape;
+      shape.points = {7, 6};
+      // Two more rows come after those of the field, and have none.
+      if (cut) {
+        shape.rows = run_of_rows(19, 21, {2, 3});
+        ASSERT_EQ(shape.rows.slots.size(), 7U);
+        ASSERT_EQ(shape.rows.present(), 5);
+      }
+      const auto node = make_field_lift(shape, 2, window, coordinates, 5, /*bias=*/false);
+      for (const Precision precision : precisions) {
+        const std::vector<ConstantTable> constants = node->tables(precision);
+        ASSERT_EQ(constants.size(), 1U);
+        const ConstantTable& constant = constants.front();
+        EXPECT_EQ(constant.bytes, 8 * (7 + 6));
+        const auto* const places = static_cast<const double*>(constant.on_host());
+        const std::int64_t whole = cut ? 19 : 7;
+        const double steps =
+            static_cast<double>(coordinates == Coordinates::Periodic ? whole : whole - 1);
+        EXPECT_EQ(places[0], cut ? 14 / steps : 0);
+        EXPECT_EQ(places[4], (cut ? 18 : 4) / steps);
+        EXPECT_EQ(places[8], 1 / (coordinates == Coordinates::Periodic ? 6.0 : 5.0));
+        at::Tensor copy = at::empty({constant.bytes}, at::kByte);
+        copy.copy_(at::from_blob(const_cast<double*>(places), {constant.bytes}, at::kByte));
+        DeviceTables tables = {{constant.name, copy}};
+        const Lifted written = lift(*node, precision, 2 * 42, 3, nullptr);
+        const Lifted read = lift(*node, precision, 2 * 42, 3, &tables);
+        EXPECT_TRUE(at::equal(written.output, read.output));
+        EXPECT_TRUE(at::equal(written.weight_gradient, read.weight_gradient));
+        copy.view(at::kDouble).add_(0.5);
+        EXPECT_FALSE(at::equal(written.output, lift(*node, precision, 2 * 42, 3, &tables).output));
+      }
+    }
+  }
+}
+
+// Another kind of coordinates, or another part of a cut field's size, is another table.
+TEST(FieldLift, TablesOfUnequalCoordinatesHaveNamesOfTheirOwn) {
+  FieldWindow window;
+  window.values = {0};
+  window.parts = {{.source = 0, .source_channels = 1, .channels = 1}};
+  const auto name = [&](const FieldShape& shape, Coordinates coordinates) {
+    return make_field_lift(shape, 1, window, coordinates, 2)->tables(Precision::Float32)[0].name;
+  };
+  FieldShape shape;
+  shape.points = {7, 6};
+  FieldShape part = shape;
+  part.rows = run_of_rows(21, 21, {0, 3});
+  FieldShape other_part = shape;
+  other_part.rows = run_of_rows(21, 21, {1, 3});
+  EXPECT_NE(name(shape, Coordinates::Periodic), name(shape, Coordinates::Inclusive));
+  EXPECT_NE(name(shape, Coordinates::Periodic), name(part, Coordinates::Periodic));
+  EXPECT_EQ(name(part, Coordinates::Periodic), name(other_part, Coordinates::Periodic))
+      << "members of a group run the same Program";
+  EXPECT_TRUE(
+      make_field_lift(shape, 1, window, Coordinates::None, 2)->tables(Precision::Float32).empty());
+}
+
+}  // namespace
+}  // namespace garonne::nn
