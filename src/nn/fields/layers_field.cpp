@@ -249,13 +249,18 @@ class GatedAdd : public Node {
     spec.gradient_aliases = {true, false};
     spec.pins_inputs = {false, true};
     // One piece of the products; in bfloat16 its two factors in float32 too.
+    const bool widens = has_master(declaration.precision);
+    const std::int64_t most = piece_rows(declaration.device.kind, declaration.precision);
     const std::int64_t piece =
-        declaration.allocation(piece_rows() * channels_ * state_bytes(declaration.precision));
-    const std::int64_t pieces = (has_master(declaration.precision) ? 3 : 1) * piece;
+        declaration.allocation(most * channels_ * state_bytes(declaration.precision));
     spec.backward.transient_bytes =
-        std::max<std::int64_t>(0, pieces - declaration.tensor(rows_ * channels_));
+        std::max<std::int64_t>(0, (widens ? 3 : 1) * piece - declaration.tensor(rows_ * channels_));
     const double elements = static_cast<double>(rows_ * channels_);
     set_operations(spec, 2 * elements, 3 * elements);
+    if (declaration.device.is_gpu()) {
+      const auto pieces = static_cast<int>((rows_ + most - 1) / most);
+      set_kernels(spec, 1, (widens ? 4 : 2) * pieces + 1);
+    }
     return spec;
   }
 
@@ -277,19 +282,25 @@ class GatedAdd : public Node {
   }
 
  private:
-  std::int64_t piece_rows() const {
-    return std::min(rows_, std::max<std::int64_t>(1, 16384 / channels_));
+  // Products of a piece stay in a processor's cache. On a GPU, where every piece is launched, they
+  // take what the gradient of the skip takes after them.
+  std::int64_t piece_rows(DeviceKind device, Precision precision) const {
+    std::int64_t rows = std::max<std::int64_t>(1, 16384 / channels_);
+    if (device == DeviceKind::Cuda)
+      rows = std::max(rows, has_master(precision) ? (rows_ + 5) / 6 : rows_);
+    return std::min(rows_, rows);
   }
 
-  // The sum over rows of gradient · skip, piece by piece so that the products stay in the cache.
+  // The sum over rows of gradient · skip, piece by piece.
   void gate_gradient(const Context& context, const BackwardArguments& arguments) const {
     const ParameterGradient& target = arguments.parameter_gradients[0];
     const at::Tensor& given = arguments.output_gradient;
     const at::Tensor& skip = arguments.inputs[1];
     const auto type = state_scalar_type(context.precision);
-    const at::Tensor products = at::empty({piece_rows(), channels_}, given.options().dtype(type));
-    for (std::int64_t first = 0; first < rows_; first += piece_rows()) {
-      const std::int64_t rows = std::min(piece_rows(), rows_ - first);
+    const std::int64_t most = piece_rows(context.queue.device, context.precision);
+    const at::Tensor products = at::empty({most, channels_}, given.options().dtype(type));
+    for (std::int64_t first = 0; first < rows_; first += most) {
+      const std::int64_t rows = std::min(most, rows_ - first);
       at::Tensor piece = products.narrow(0, 0, rows);
       at::mul_out(piece, given.narrow(0, first, rows).to(type),
                   skip.narrow(0, first, rows).to(type));

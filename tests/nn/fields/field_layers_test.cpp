@@ -129,5 +129,33 @@ TEST(FieldLift, TablesOfUnequalCoordinatesHaveNamesOfTheirOwn) {
       make_field_lift(shape, 1, window, Coordinates::None, 2)->tables(Precision::Float32).empty());
 }
 
+// At 721 x 1440 points pieces of a processor's cache would be thousands of kernels.
+TEST(GatedAdd, OnAGpuProductsTakeWhatTheGradientTakesAndFewKernels) {
+  constexpr std::int64_t rows = 721 * 1440;
+  constexpr std::int64_t channels = 64;
+  const auto node = make_gated_add(rows, channels);
+  for (const Precision precision : {Precision::Float32, Precision::Float64}) {
+    const plan::NodeSpec spec = node->declare(on_gpu(precision));
+    EXPECT_EQ(spec.backward.transient_bytes, 0);
+    EXPECT_EQ(spec.backward.kernels, 3);
+  }
+  const plan::NodeSpec half = node->declare(on_gpu(Precision::BFloat16));
+  // Three pieces in float32 of a sixth of the rows.
+  const std::int64_t piece = round_up((rows + 5) / 6 * channels * 4, cuda_allocation_granularity);
+  EXPECT_EQ(half.backward.transient_bytes, 3 * piece - rows * channels * 2);
+  EXPECT_LE(half.backward.transient_bytes, 2048);
+  EXPECT_EQ(half.backward.kernels, 6 * 4 + 1);
+  // Those of a processor are in its cache, whatever the field.
+  Declaration processor;
+  processor.precision = Precision::BFloat16;
+  EXPECT_EQ(node->declare(processor).backward.transient_bytes, 0);
+  EXPECT_EQ(node->declare(processor).backward.kernels, 1);
+  // A small field is one piece on both, and has the same bits.
+  const auto small = make_gated_add(100, 12);
+  processor.granularity = cuda_allocation_granularity;
+  EXPECT_EQ(small->declare(on_gpu(Precision::BFloat16)).backward.transient_bytes,
+            small->declare(processor).backward.transient_bytes);
+}
+
 }  // namespace
 }  // namespace garonne::nn
