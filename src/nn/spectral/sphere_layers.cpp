@@ -121,8 +121,13 @@ class SphereTransformNode : public Node {
     const kernels::SphereShape& shape = basis_->shape();
     const double columns = 2.0 * static_cast<double>(batch_ * channels_);
     const double legendre = 2 * columns * static_cast<double>(shape.rows() * shape.northern_rows());
-    const double fourier = 2.5 * columns / 2 * static_cast<double>(shape.points()) *
-                           std::log2(static_cast<double>(shape.longitudes) + 1);
+    // A GPU's kernel adds up each order over all longitudes, of a row and its mirror at once.
+    const double fourier =
+        declaration.device.is_gpu()
+            ? 4 * columns *
+                  static_cast<double>(shape.northern_rows() * shape.orders * shape.longitudes)
+            : 2.5 * columns / 2 * static_cast<double>(shape.points()) *
+                  std::log2(static_cast<double>(shape.longitudes) + 1);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = legendre + fourier;
     // Along circles, and across them.

@@ -157,5 +157,28 @@ TEST(GatedAdd, OnAGpuProductsTakeWhatTheGradientTakesAndFewKernels) {
             small->declare(processor).backward.transient_bytes);
 }
 
+// The kernel of a GPU adds up every order over every longitude; a processor's is a fast transform.
+TEST(SphereTransform, DeclaresTheOperationsOfItsDevice) {
+  const kernels::SphereShape shape{5, 12, 4, 3};
+  const auto basis =
+      std::make_shared<const SphereBasis>(SphereGridKind::LegendreGauss, 5, 12, 4, 3);
+  ASSERT_EQ(basis->shape().rows(), shape.rows());
+  double multiply_adds = 0;
+  for (int row = 0; row < 3; ++row) {
+    for (int order = 0; order < 3; ++order) {
+      // Row and mirror, real and imaginary.
+      for (int longitude = 0; longitude < 12; ++longitude) multiply_adds += 4;
+    }
+    for (std::int64_t coefficient = 0; coefficient < shape.rows(); ++coefficient)
+      multiply_adds += 2;
+  }
+  const auto node = make_sphere_analysis(basis, 2, 7);
+  const plan::NodeSpec on_device = node->declare(on_gpu(Precision::Float32));
+  EXPECT_EQ(on_device.forward.floating_point_operations, 2 * multiply_adds * 2 * 7);
+  EXPECT_EQ(on_device.backward.floating_point_operations, 2 * multiply_adds * 2 * 7);
+  EXPECT_NE(node->declare(Declaration()).forward.floating_point_operations,
+            on_device.forward.floating_point_operations);
+}
+
 }  // namespace
 }  // namespace garonne::nn
