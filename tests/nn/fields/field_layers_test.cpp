@@ -157,6 +157,96 @@ TEST(GatedAdd, OnAGpuProductsTakeWhatTheGradientTakesAndFewKernels) {
             small->declare(processor).backward.transient_bytes);
 }
 
+struct Contracted {
+  at::Tensor output;
+  at::Tensor input_gradient;
+  at::Tensor weight_gradient;
+};
+
+Contracted contract(const Node& node, DeviceKind device, Precision precision,
+                    const std::vector<std::int64_t>& sizes, std::int64_t matrices,
+                    bool accumulate) {
+  const at::NoGradGuard no_gradients;
+  at::manual_seed(5);
+  Context context;
+  context.precision = precision;
+  context.queue.device = device;
+  const auto type = state_scalar_type(precision);
+  const std::int64_t rows = sizes[0], batch = sizes[1], inputs = sizes[2], outputs = sizes[3];
+  const at::Tensor x = random({rows, batch, inputs, 2}, type);
+  const at::Tensor weight = random({matrices, inputs, outputs, 2}, compute_scalar_type(precision));
+  Contracted made;
+  made.output = node.forward(context, {x}, {weight}, nullptr);
+  // At an odd place, as behind a parameter of one number.
+  made.weight_gradient = at::full({weight.numel() + 1}, 0.25, at::TensorOptions().dtype(type))
+                             .narrow(0, 1, weight.numel());
+  BackwardArguments arguments;
+  arguments.inputs = {x};
+  arguments.output_gradient = random({rows, batch, outputs, 2}, type);
+  arguments.parameters = {weight};
+  arguments.parameter_gradients = {{made.weight_gradient, accumulate}};
+  arguments.wanted = {true};
+  made.input_gradient = node.backward(context, arguments)[0];
+  return made;
+}
+
+TEST(SphereContraction, OnAGpuGroupsOfOneRowAreMultipliedManyAtOnce) {
+  struct Case {
+    std::int64_t degrees, batch, inputs, outputs;
+    int members;
+  };
+  // The second: 12 at once, of 21 rows, so that the last product has fewer.
+  for (const Case& one :
+       {Case{5, 3, 4, 6, 1}, Case{6, 2, 1000, 699, 1}, Case{5, 1, 3, 2, 2}, Case{4, 2, 1, 1, 1}}) {
+    const kernels::SphereShape shape{8, 16, one.degrees, one.degrees};
+    const SphereGroups groups =
+        sphere_groups(shape, SphereWeights::ByDegreeAndOrder, {one.members - 1, one.members});
+    const auto node = make_sphere_contraction(groups, one.batch, one.inputs, one.outputs);
+    const std::vector<std::int64_t> sizes = {groups.rows, one.batch, one.inputs, one.outputs};
+    for (const Precision precision : precisions) {
+      for (const bool accumulate : {false, true}) {
+        if (one.inputs > 100 && (precision != Precision::Float32 || !accumulate)) continue;
+        SCOPED_TRACE(groups.text + " " + precision_name(precision));
+        const auto run = [&](DeviceKind device) {
+          return contract(*node, device, precision, sizes, groups.weights, accumulate);
+        };
+        const Contracted wanted = run(DeviceKind::Cpu);
+        const Contracted made = run(DeviceKind::Cuda);
+        const double tolerance = precision == Precision::Float64 ? 1e-13 : 1e-5;
+        for (const auto part :
+             {&Contracted::output, &Contracted::input_gradient, &Contracted::weight_gradient}) {
+          const at::Tensor& got = made.*part;
+          ASSERT_EQ(got.sizes(), (wanted.*part).sizes());
+          EXPECT_LE((got - wanted.*part).norm().item<double>(),
+                    tolerance * (wanted.*part).norm().item<double>());
+        }
+      }
+    }
+  }
+}
+
+TEST(SphereContraction, OnAGpuHasAProductOfSoManyGroups) {
+  const kernels::SphereShape shape{240, 480, 240, 240};
+  const SphereGroups diagonal = sphere_groups(shape, SphereWeights::ByDegreeAndOrder);
+  ASSERT_EQ(diagonal.weights, 240 * 241 / 2);
+  const auto of = [&](const SphereGroups& groups, const Declaration& declaration) {
+    return make_sphere_contraction(groups, 1, 384, 384)->declare(declaration);
+  };
+  constexpr std::int64_t matrix_bytes = 2 * 384 * 384 * 4;
+  const plan::NodeSpec together = of(diagonal, on_gpu(Precision::BFloat16));
+  EXPECT_EQ(together.forward.transient_bytes, 56 * matrix_bytes);
+  EXPECT_LE(together.forward.transient_bytes, std::int64_t{64} << 20);
+  EXPECT_EQ(together.backward_weight.transient_bytes, 56 * matrix_bytes);
+  EXPECT_EQ(together.forward.kernels, 2 * ((240 * 241 / 2 + 55) / 56));
+  // One after the other where weights are those of a degree, and on processors.
+  const plan::NodeSpec apart = of(diagonal, Declaration());
+  EXPECT_EQ(apart.forward.transient_bytes, matrix_bytes);
+  const SphereGroups by_degree = sphere_groups(shape, SphereWeights::ByDegree);
+  const plan::NodeSpec degrees = of(by_degree, on_gpu(Precision::BFloat16));
+  EXPECT_EQ(degrees.forward.transient_bytes, matrix_bytes);
+  EXPECT_EQ(degrees.forward.kernels, 2 * 240);
+}
+
 // The kernel of a GPU adds up every order over every longitude; a processor's is a fast transform.
 TEST(SphereTransform, DeclaresTheOperationsOfItsDevice) {
   const kernels::SphereShape shape{5, 12, 4, 3};
