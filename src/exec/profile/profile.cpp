@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -82,7 +84,7 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       inputs_.push_back(value.type == NumberType::Int64
-                            ? at::zeros(value.shape, nn::tensor_options(queue, at::kLong))
+                            ? tokens(queue, value.shape)
                             : random_tensor(queue, value.shape, nn::scalar_type_of(value.type)));
     }
     for (const int p : spec_.parameters) {
@@ -124,6 +126,20 @@ class NodeProbe {
   }
 
  private:
+  // All there are, in turn: kernels that add up the rows of a token, or go to a row of a table,
+  // take other times where there is but one.
+  at::Tensor tokens(const Queue& queue, const std::vector<std::int64_t>& shape) const {
+    // The rows of the node's table, or what there are logits of.
+    const plan::ModelGraph& graph = model_.graph;
+    const std::int64_t all =
+        spec_.parameters.empty()
+            ? graph.values[static_cast<std::size_t>(spec_.inputs.front())].shape.back()
+            : graph.parameters[static_cast<std::size_t>(spec_.parameters.front())].shape.front();
+    const std::int64_t count =
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    return at::arange(count, nn::tensor_options(queue, at::kLong)).remainder_(all).view(shape);
+  }
+
   static void set(const WorkSeconds& taken, double& seconds, double& issue_seconds) {
     seconds = taken.seconds;
     issue_seconds = taken.issue_seconds;
