@@ -18,6 +18,11 @@ foreach(part MAJOR MINOR PATCH)
   list(APPEND GARONNE_TORCH_VERSION "${number}")
 endforeach()
 list(JOIN GARONNE_TORCH_VERSION "." GARONNE_TORCH_VERSION)
+if(GARONNE_WITH_CUDA AND GARONNE_TORCH_VERSION VERSION_LESS 2.11)
+  # Its addmm_out takes no sum in float32 of factors in bfloat16, which gradients of weights are.
+  message(FATAL_ERROR "LibTorch ${GARONNE_TORCH_VERSION} in ${GARONNE_TORCH_ROOT} adds no products of bfloat16 to sums in "
+    "float32 on GPUs; a build with CUDA needs 2.11. GARONNE_TORCH_ROOT or CMAKE_PREFIX_PATH names another LibTorch.")
+endif()
 if(NOT GARONNE_TORCH_VERSION MATCHES "^2\\.11\\.")
   message(WARNING "LibTorch ${GARONNE_TORCH_VERSION} is untested; 2.11 is what Garonne is written for.")
 endif()

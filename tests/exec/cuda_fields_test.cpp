@@ -194,8 +194,8 @@ TEST(CudaFields, TablesOfEqualTransformsAreOne) {
         nn::make_field_model(trained.keys, trained.loss, trained.shape, batch, declaration);
     return nn::constant_tables(model, declaration.precision).size();
   };
-  EXPECT_EQ(tables(fno), 5U) << "three of the transform, mean and deviation";
-  EXPECT_EQ(tables(deeper), 5U);
+  EXPECT_EQ(tables(fno), 6U) << "three of the transform, coordinates, mean and deviation";
+  EXPECT_EQ(tables(deeper), 6U);
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 // host's to put the work there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda_ranks.hpp"
@@ -108,6 +112,91 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
     }
     EXPECT_EQ(gpu.tier().live_bytes(), 0) << "nothing stays behind";
     EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
+  }
+}
+
+// Runs another node and sees the tokens that it is given.
+class Watched final : public nn::Node {
+ public:
+  Watched(std::shared_ptr<const nn::Node> node, std::map<std::int64_t, int>& seen)
+      : node_(std::move(node)), seen_(seen) {}
+  plan::NodeSpec declare(const nn::Declaration& declaration) const override {
+    return node_->declare(declaration);
+  }
+  std::vector<nn::ConstantTable> tables(Precision precision) const override {
+    return node_->tables(precision);
+  }
+  at::Tensor forward(const nn::Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, nn::Record* record) const override {
+    for (const at::Tensor& input : inputs) {
+      if (input.scalar_type() != at::kLong) continue;
+      seen_.clear();
+      for (std::int64_t i = 0; i < input.numel(); ++i)
+        ++seen_[input.const_data_ptr<std::int64_t>()[i]];
+    }
+    return node_->forward(context, inputs, parameters, record);
+  }
+  std::vector<at::Tensor> backward(const nn::Context& context,
+                                   nn::BackwardArguments& arguments) const override {
+    return node_->backward(context, arguments);
+  }
+
+ private:
+  std::shared_ptr<const nn::Node> node_;
+  std::map<std::int64_t, int>& seen_;
+};
+
+// A kernel that adds up the rows of a token has as much to do with each.
+TEST(CudaProfile, TokensAreOfTheWholeVocabularyInTurn) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  for (const bool on_gpu : {false, true}) {
+    nn::Model model = small_text_model(declaration);
+    std::map<std::string, std::map<std::int64_t, int>> seen;
+    for (std::size_t n = 0; n < model.nodes.size(); ++n) {
+      const std::string& kind = model.graph.nodes[n].kind;
+      if (kind == "embedding" || kind == "loss_head")
+        model.nodes[n] = std::make_shared<Watched>(model.nodes[n], seen[kind]);
+    }
+    ASSERT_EQ(seen.size(), 2U);
+    FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+    static_cast<void>(measured(model, declaration, on_gpu ? &gpu : nullptr));
+    const std::int64_t rows = text_batch * text_sequence;
+    for (const auto& [kind, tokens] : seen) {
+      SCOPED_TRACE(kind);
+      EXPECT_EQ(static_cast<std::int64_t>(tokens.size()), std::min(rows, text_vocabulary));
+      EXPECT_EQ(tokens.begin()->first, 0);
+      EXPECT_LT(tokens.rbegin()->first, text_vocabulary);
+      for (const auto& [token, count] : tokens)
+        EXPECT_LE(count, (rows + text_vocabulary - 1) / text_vocabulary) << token;
+    }
+  }
+}
+
+// Plans go by measured bytes, and a step that a graph records takes more in float32.
+TEST(CudaProfile, BytesOfAttentionAreThoseOfARecordedStep) {
+  for (const Precision precision : {Precision::Float32, Precision::Float64}) {
+    nn::Declaration declaration;
+    declaration.precision = precision;
+    declaration.threads = 2;
+    declaration.granularity = cuda_allocation_granularity;
+    const nn::Model model = small_text_model(declaration);
+    FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+    const plan::CostTable table = measured(model, declaration, &gpu);
+    int found = 0;
+    for (const plan::NodeSpec& node : model.graph.nodes) {
+      if (node.kind != "attention" && node.kind != "dropout_add") continue;
+      const bool attends = node.kind == "attention";
+      found += attends ? 1 : 0;
+      const std::int64_t more = attends && precision == Precision::Float32 ? 2 * 512 : 0;
+      const plan::CostRow& row = table.rows.at(node.cost_key);
+      // What the host's kernels take is exact.
+      EXPECT_EQ(row.forward_transient_bytes, node.forward.transient_bytes + more);
+      EXPECT_EQ(row.forward_keep_transient_bytes, node.forward_keep.transient_bytes + more);
+      EXPECT_EQ(row.backward_transient_bytes, node.backward.transient_bytes);
+    }
+    EXPECT_GT(found, 0);
   }
 }
 

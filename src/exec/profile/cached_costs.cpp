@@ -31,12 +31,12 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {}, torch {}, profile 9", processor, kernels::instruction_set(),
+  return fmt::format("{}, {}, {}, torch {}, profile 10", processor, kernels::instruction_set(),
                      counted(threads, "thread"), TORCH_VERSION);
 }
 
 std::string gpu_machine_text(const std::string& name) {
-  return fmt::format("{}, torch {}, profile 8", name, TORCH_VERSION);
+  return fmt::format("{}, torch {}, profile 9", name, TORCH_VERSION);
 }
 
 std::string cost_table_path(const std::string& machine) {

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -19,6 +21,7 @@
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "nn/element_type.hpp"
+#include "nn/layers/recorded_bytes.hpp"
 #include "nn/tensor_options.hpp"
 #include "plan/model/step_costs.hpp"
 
@@ -56,8 +59,8 @@ class CacheSweep {
 class NodeProbe {
  public:
   NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, int keep_option,
-            Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier,
-            const MeasuredGpu* gpu, const nn::DeviceTables* tables)
+            const nn::Declaration& declaration, const nn::Products& products, CacheSweep& sweep,
+            DeviceTier& tier, const MeasuredGpu* gpu, const nn::DeviceTables* tables)
       : stopwatch_(gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device)),
         model_(model),
         node_(*model.nodes[n]),
@@ -65,7 +68,9 @@ class NodeProbe {
         keep_option_(keep_option),
         sweep_(sweep),
         tier_(tier) {
+    const Precision precision = declaration.precision;
     const auto type = nn::compute_scalar_type(precision);
+    if (gpu != nullptr) recorded_bytes_ = nn::recorded_bytes(declaration, spec_);
     context_.queue = queue;
     context_.precision = precision;
     context_.seed = 1;
@@ -79,7 +84,7 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       inputs_.push_back(value.type == NumberType::Int64
-                            ? at::zeros(value.shape, nn::tensor_options(queue, at::kLong))
+                            ? tokens(queue, value.shape)
                             : random_tensor(queue, value.shape, nn::scalar_type_of(value.type)));
     }
     for (const int p : spec_.parameters) {
@@ -101,7 +106,7 @@ class NodeProbe {
     {
       const at::Tensor output = forward(nullptr);
       row.value_bytes = tier_.live_bytes() - base;
-      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes() + recorded_bytes_;
     }
     if (spec_.kind == "logits_head") return row;
     const auto keep = [&] {
@@ -114,13 +119,27 @@ class NodeProbe {
     tier_.reset_peak();
     const at::Tensor output = forward(&record);
     row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
-    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes() + recorded_bytes_;
     row.pinned = pinned_text();
     measure_backward(output, record, row);
     return row;
   }
 
  private:
+  // All there are, in turn: kernels that add up the rows of a token, or go to a row of a table,
+  // take other times where there is but one.
+  at::Tensor tokens(const Queue& queue, const std::vector<std::int64_t>& shape) const {
+    // The rows of the node's table, or what there are logits of.
+    const plan::ModelGraph& graph = model_.graph;
+    const std::int64_t all =
+        spec_.parameters.empty()
+            ? graph.values[static_cast<std::size_t>(spec_.inputs.front())].shape.back()
+            : graph.parameters[static_cast<std::size_t>(spec_.parameters.front())].shape.front();
+    const std::int64_t count =
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    return at::arange(count, nn::tensor_options(queue, at::kLong)).remainder_(all).view(shape);
+  }
+
   static void set(const WorkSeconds& taken, double& seconds, double& issue_seconds) {
     seconds = taken.seconds;
     issue_seconds = taken.issue_seconds;
@@ -217,6 +236,7 @@ class NodeProbe {
   const nn::Node& node_;
   const plan::NodeSpec& spec_;
   int keep_option_;
+  std::int64_t recorded_bytes_ = 0;  // of a forward in a graph; the probe is outside
   CacheSweep& sweep_;
   DeviceTier& tier_;
   nn::Context context_;
@@ -273,7 +293,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
       gpu == nullptr ? nn::DeviceTables()
                      : make_device_tables(queue, model, declaration.precision, *gpu->staging);
   for (const auto& [n, option] : nodes) {
-    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier, gpu,
+    NodeProbe probe(queue, model, n, option, declaration, products, sweep, tier, gpu,
                     gpu == nullptr ? nullptr : &tables);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
     progress(++done, all);

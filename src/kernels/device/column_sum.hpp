@@ -10,8 +10,8 @@
 namespace garonne::kernels::device {
 
 // destination[column] = (or +=) the sum over rows, in the order of the CPU's loop: four rows at a
-// time as (a + b) + (c + d), blocks of 64 rows, and the blocks in their order. A team has 32
-// columns and adds up 32 blocks at once.
+// time as (a + b) + (c + d), blocks of 64 rows, and the blocks in their order. A team has a tile of
+// columns, with a thread for each of them in as many blocks as it has threads for.
 template <typename T>
 struct ColumnSum {
   const T* source;  // [rows, columns], rows `stride` elements apart
@@ -20,6 +20,7 @@ struct ColumnSum {
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t stride;
+  int lanes = lanes_of_group;  // columns of a tile, which the threads of a team are a multiple of
 
   static constexpr int groups = 32;
   static constexpr std::int64_t block_rows = 64;
@@ -44,26 +45,27 @@ struct ColumnSum {
     using G = Accumulation<T>;
     G* const sums = team.template shared<G>((groups + 1) * lanes_of_group);
     G* const totals = sums + groups * lanes_of_group;
-    const std::int64_t first_column = tile * lanes_of_group;
+    const std::int64_t first_column = tile * lanes;
     const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
-    team.each(lanes_of_group, [&](int lane) { totals[lane] = 0; });
-    for (std::int64_t first = 0; first < blocks; first += groups) {
+    const int at_once = Team::threads / lanes;
+    team.each(lanes, [&](int lane) { totals[lane] = 0; });
+    for (std::int64_t first = 0; first < blocks; first += at_once) {
       team.each(Team::threads, [&](int thread) {
-        const std::int64_t block = first + thread / lanes_of_group;
-        const std::int64_t column = first_column + thread % lanes_of_group;
+        const std::int64_t block = first + thread / lanes;
+        const std::int64_t column = first_column + thread % lanes;
         if (block < blocks && column < columns) sums[thread] = block_sum(block, column);
       });
       team.wait();
-      team.each(lanes_of_group, [&](int lane) {
+      team.each(lanes, [&](int lane) {
         if (first_column + lane >= columns) return;
-        const std::int64_t count = Kokkos::min<std::int64_t>(groups, blocks - first);
+        const std::int64_t count = Kokkos::min<std::int64_t>(at_once, blocks - first);
         G total = totals[lane];
-        for (int block = 0; block < count; ++block) total += sums[block * lanes_of_group + lane];
+        for (int block = 0; block < count; ++block) total += sums[block * lanes + lane];
         totals[lane] = total;
       });
       team.wait();
     }
-    team.each(lanes_of_group, [&](int lane) {
+    team.each(lanes, [&](int lane) {
       const std::int64_t column = first_column + lane;
       if (column >= columns) return;
       destination[column] = accumulate ? destination[column] + totals[lane] : totals[lane];
@@ -72,8 +74,12 @@ struct ColumnSum {
 };
 
 template <typename Space, typename T>
-void sum_columns(const Space& space, const ColumnSum<T>& kernel) {
-  for_teams<ColumnSum<T>::groups>(space, (kernel.columns + lanes_of_group - 1) / lanes_of_group,
+void sum_columns(const Space& space, ColumnSum<T> kernel) {
+  // Of few columns a tile is what memory hands over at least, 32 bytes of a row, so that more
+  // multiprocessors have one.
+  constexpr std::int64_t few = 64 * lanes_of_group;
+  kernel.lanes = kernel.columns < few ? static_cast<int>(32 / sizeof(T)) : lanes_of_group;
+  for_teams<ColumnSum<T>::groups>(space, (kernel.columns + kernel.lanes - 1) / kernel.lanes,
                                   ColumnSum<T>::scratch_bytes, kernel);
 }
 

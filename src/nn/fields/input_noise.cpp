@@ -5,6 +5,7 @@
 
 #include "base/philox.hpp"
 #include "kernels/initialise.hpp"
+#include "nn/fields/row_runs.hpp"
 
 namespace garonne::nn {
 
@@ -19,25 +20,26 @@ void InputNoise::add(const Context& context, std::int64_t first_channel,
                      const at::Tensor& field) const {
   if (deviation_ <= 0 || (!context.training && members_ == 1)) return;
   at::Tensor plane = at::empty({points_}, field.options());
-  // Elements are those of the whole field.
+  // Elements are those of the whole field. Rows that follow each other are one range of them.
   const std::int64_t slots = rows_.cut() ? static_cast<std::int64_t>(rows_.slots.size()) : 1;
   const std::int64_t in_slot = points_ / slots;
   const std::int64_t whole = rows_.cut() ? rows_.whole * in_slot : points_;
+  const std::vector<RowRun> runs =
+      rows_.cut() ? runs_of(rows_) : std::vector<RowRun>{{.slot = 0, .row = 0, .count = 1}};
   if (rows_.cut()) plane.zero_();
   for (std::int64_t one = 0; one < field.size(0); ++one) {
     const auto member = static_cast<std::uint64_t>(one % members_);
     const PhiloxKey key = philox_key(context.seed, "input.noise", member);
     for (std::int64_t channel = 0; channel < field.size(1); ++channel) {
-      for (std::int64_t slot = 0; slot < slots; ++slot) {
-        const std::int64_t row = rows_.row(slot);
-        if (row == FieldRows::none) continue;
+      for (const RowRun& run : runs) {
         // Where kernels read the step they read the sample, too: it is another one's in others.
         const std::int64_t* const number = context.samples + one / members_;
         const bool by_place = context.step_place != nullptr;
         kernels::fill_normal(context.queue, context.element_type(),
-                             plane.narrow(0, slot * in_slot, in_slot).data_ptr(), in_slot, key,
-                             deviation_, (first_channel + channel) * whole + row * in_slot,
-                             context.step, static_cast<std::uint64_t>(*number), context.step_place,
+                             plane.narrow(0, run.slot * in_slot, run.count * in_slot).data_ptr(),
+                             run.count * in_slot, key, deviation_,
+                             (first_channel + channel) * whole + run.row * in_slot, context.step,
+                             static_cast<std::uint64_t>(*number), context.step_place,
                              by_place ? number : nullptr);
       }
       at::Tensor destination = field.select(0, one).select(0, channel);

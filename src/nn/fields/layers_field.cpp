@@ -35,7 +35,14 @@ class FieldLift : public Node {
         bias_(bias) {
     for (const auto& part : window_.parts) channels_ += part.channels;
     inputs_ = channels_;
-    if (coordinates_ != Coordinates::None) inputs_ += static_cast<std::int64_t>(points_.size());
+    if (coordinates_ == Coordinates::None) return;
+    inputs_ += static_cast<std::int64_t>(points_.size());
+    for (std::size_t axis = 0; axis < points_.size(); ++axis) place_on(axis);
+  }
+
+  std::vector<ConstantTable> tables(Precision) const override {
+    if (coordinates_ == Coordinates::None) return {};
+    return {{table_name(), table_bytes(), [this] { return places_.data(); }}};
   }
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
@@ -143,22 +150,42 @@ class FieldLift : public Node {
       at += part.channels;
     }
     if (coordinates_ == Coordinates::None) return all;
+    const at::Tensor table = context.table(table_name(), table_bytes());
     std::int64_t after = points;
-    for (std::size_t axis = 0; axis < points_.size(); ++axis) {
-      const std::int64_t count = points_[axis];
-      const bool cut = axis == 0 && field_rows_.cut();
-      const std::int64_t whole = cut ? field_rows_.whole : count;
+    std::int64_t first = 0;  // place of the axis
+    for (const std::int64_t count : points_) {
       after /= count;
-      const std::int64_t steps = coordinates_ == Coordinates::Periodic ? whole : whole - 1;
       const at::Tensor column =
           all.narrow(1, at++, 1).view({batch_ * points / (count * after), count, after});
-      for (std::int64_t n = 0; n < count; ++n) {
-        const std::int64_t place = cut ? std::max<std::int64_t>(field_rows_.row(n), 0) : n;
-        column.select(1, n).fill_(
-            steps == 0 ? 0.0 : static_cast<double>(place) / static_cast<double>(steps));
+      if (table.defined()) {
+        column.copy_(
+            table.view(at::kDouble).narrow(0, first, count).view({1, count, 1}).expand_as(column));
+      } else {
+        for (std::int64_t n = 0; n < count; ++n)
+          column.select(1, n).fill_(places_[static_cast<std::size_t>(first + n)]);
       }
+      first += count;
     }
     return all;
+  }
+
+  void place_on(std::size_t axis) {
+    const bool cut = axis == 0 && field_rows_.cut();
+    const std::int64_t whole = cut ? field_rows_.whole : points_[axis];
+    const std::int64_t steps = coordinates_ == Coordinates::Periodic ? whole : whole - 1;
+    for (std::int64_t n = 0; n < points_[axis]; ++n) {
+      const std::int64_t place = cut ? std::max<std::int64_t>(field_rows_.row(n), 0) : n;
+      places_.push_back(steps == 0 ? 0.0 : static_cast<double>(place) / static_cast<double>(steps));
+    }
+  }
+  // Equal on all members of a tensor group.
+  std::string table_name() const {
+    return fmt::format("coordinates {}{}{}", fmt::join(points_, "x"),
+                       field_rows_.cut() ? fmt::format(" of {}", field_rows_.whole) : "",
+                       coordinates_ == Coordinates::Periodic ? " periodic" : "");
+  }
+  std::int64_t table_bytes() const {
+    return static_cast<std::int64_t>(places_.size() * sizeof(double));
   }
 
   std::vector<std::int64_t> points_;
@@ -173,6 +200,7 @@ class FieldLift : public Node {
   bool bias_;
   std::int64_t channels_ = 0;
   std::int64_t inputs_ = 0;
+  std::vector<double> places_;  // of the points of each axis, one axis after the other
 };
 
 class ExactGelu : public Node {
@@ -221,13 +249,18 @@ class GatedAdd : public Node {
     spec.gradient_aliases = {true, false};
     spec.pins_inputs = {false, true};
     // One piece of the products; in bfloat16 its two factors in float32 too.
+    const bool widens = has_master(declaration.precision);
+    const std::int64_t most = piece_rows(declaration.device.kind, declaration.precision);
     const std::int64_t piece =
-        declaration.allocation(piece_rows() * channels_ * state_bytes(declaration.precision));
-    const std::int64_t pieces = (has_master(declaration.precision) ? 3 : 1) * piece;
+        declaration.allocation(most * channels_ * state_bytes(declaration.precision));
     spec.backward.transient_bytes =
-        std::max<std::int64_t>(0, pieces - declaration.tensor(rows_ * channels_));
+        std::max<std::int64_t>(0, (widens ? 3 : 1) * piece - declaration.tensor(rows_ * channels_));
     const double elements = static_cast<double>(rows_ * channels_);
     set_operations(spec, 2 * elements, 3 * elements);
+    if (declaration.device.is_gpu()) {
+      const auto pieces = static_cast<int>((rows_ + most - 1) / most);
+      set_kernels(spec, 1, (widens ? 4 : 2) * pieces + 1);
+    }
     return spec;
   }
 
@@ -249,19 +282,25 @@ class GatedAdd : public Node {
   }
 
  private:
-  std::int64_t piece_rows() const {
-    return std::min(rows_, std::max<std::int64_t>(1, 16384 / channels_));
+  // Products of a piece stay in a processor's cache. On a GPU, where every piece is launched, they
+  // take what the gradient of the skip takes after them.
+  std::int64_t piece_rows(DeviceKind device, Precision precision) const {
+    std::int64_t rows = std::max<std::int64_t>(1, 16384 / channels_);
+    if (device == DeviceKind::Cuda)
+      rows = std::max(rows, has_master(precision) ? (rows_ + 5) / 6 : rows_);
+    return std::min(rows_, rows);
   }
 
-  // The sum over rows of gradient · skip, piece by piece so that the products stay in the cache.
+  // The sum over rows of gradient · skip, piece by piece.
   void gate_gradient(const Context& context, const BackwardArguments& arguments) const {
     const ParameterGradient& target = arguments.parameter_gradients[0];
     const at::Tensor& given = arguments.output_gradient;
     const at::Tensor& skip = arguments.inputs[1];
     const auto type = state_scalar_type(context.precision);
-    const at::Tensor products = at::empty({piece_rows(), channels_}, given.options().dtype(type));
-    for (std::int64_t first = 0; first < rows_; first += piece_rows()) {
-      const std::int64_t rows = std::min(piece_rows(), rows_ - first);
+    const std::int64_t most = piece_rows(context.queue.device, context.precision);
+    const at::Tensor products = at::empty({most, channels_}, given.options().dtype(type));
+    for (std::int64_t first = 0; first < rows_; first += most) {
+      const std::int64_t rows = std::min(most, rows_ - first);
       at::Tensor piece = products.narrow(0, 0, rows);
       at::mul_out(piece, given.narrow(0, first, rows).to(type),
                   skip.narrow(0, first, rows).to(type));

@@ -186,17 +186,20 @@ GpuAttentionBytes gpu_attention_bytes(const Declaration& declaration, const Atte
       bytes.backward = floats(parts * matrices * rows * wide) + floats(matrices * rows) + 3 * small;
       break;
     }
-    case Method::Efficient:
+    case Method::Efficient: {
       bytes.log_sums = floats(matrices * round_up(sequence, 32));
       bytes.forward = 3 * small;
-      // Row sums of gradients times results; long heads add up beside their results.
-      bytes.backward =
-          floats(matrices * sequence) +
-          (head_size > 128
-               ? 3 * floats(matrices * round_up(sequence, 128) * round_up(head_size, 32))
-               : 0) +
-          3 * small;
+      // Row sums of gradients times results: the products, then their sums twice, as they come and
+      // in the order of the kernel. These stay while the kernel adds up gradients of queries, tile
+      // by tile, each with a header of 16 bytes.
+      const std::int64_t sums = floats(matrices * sequence);
+      constexpr std::int64_t side = 64;
+      const std::int64_t tiles =
+          matrices * (round_up(sequence, 2 * side) / side) * (round_up(head_size, side) / side);
+      bytes.backward = 3 * small + std::max(floats(matrices * sequence * head_size) + 2 * sums,
+                                            sums + floats(tiles * (side * side + 4)));
       break;
+    }
     case Method::Products: {
       const auto values = [&](std::int64_t count) { return declaration.allocation(state * count); };
       const std::int64_t scores = values(matrices * sequence * sequence);

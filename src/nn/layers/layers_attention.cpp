@@ -208,9 +208,11 @@ class GroupedAttention : public Node {
         sums_apart(declaration.precision)
             ? declaration.allocation(part_elements() * state_bytes(declaration.precision))
             : 0;
-    // The gradients of one member among several are copied to stand side by side; a term is
-    // converted to the type of the sums before it is added.
-    const std::int64_t copied = members_ > 1 ? part : 0;
+    // The gradients of one member among several are copied to stand side by side, and on a GPU in
+    // bfloat16 its results too; a term is converted to the type of the sums before it is added.
+    const bool copies_both =
+        declaration.device.is_gpu() && declaration.precision == Precision::BFloat16;
+    const std::int64_t copied = members_ > 1 ? (copies_both ? 2 : 1) * part : 0;
     spec.backward.transient_bytes = 3 * part + 2 * total + std::max(copied + bytes.backward, total);
     const int members = static_cast<int>(members_);
     set_kernels(spec, 2 * members, 6 * members);

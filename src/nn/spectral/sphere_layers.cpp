@@ -121,8 +121,13 @@ class SphereTransformNode : public Node {
     const kernels::SphereShape& shape = basis_->shape();
     const double columns = 2.0 * static_cast<double>(batch_ * channels_);
     const double legendre = 2 * columns * static_cast<double>(shape.rows() * shape.northern_rows());
-    const double fourier = 2.5 * columns / 2 * static_cast<double>(shape.points()) *
-                           std::log2(static_cast<double>(shape.longitudes) + 1);
+    // A GPU's kernel adds up each order over all longitudes, of a row and its mirror at once.
+    const double fourier =
+        declaration.device.is_gpu()
+            ? 4 * columns *
+                  static_cast<double>(shape.northern_rows() * shape.orders * shape.longitudes)
+            : 2.5 * columns / 2 * static_cast<double>(shape.points()) *
+                  std::log2(static_cast<double>(shape.longitudes) + 1);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = legendre + fourier;
     // Along circles, and across them.
@@ -247,19 +252,21 @@ class SphereContraction : public Node {
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.splits_backward = true;
-    // The weights of one group, or their gradient.
+    // The weights of what is multiplied at once, or their gradient.
+    const std::int64_t at_once = groups_at_once(declaration.device.kind);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
         spec.backward.transient_bytes = spec.backward_weight.transient_bytes =
-            declaration.allocation(2 * inputs_ * outputs_ * state_bytes(declaration.precision));
+            declaration.allocation(at_once * 2 * inputs_ * outputs_ *
+                                   state_bytes(declaration.precision));
     const double operations = 8.0 * static_cast<double>(groups_.rows * batch_) *
                               static_cast<double>(inputs_) * static_cast<double>(outputs_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
             operations;
-    // For each group its weights and their product.
-    const int groups = static_cast<int>(present());
-    set_kernels(spec, 2 * groups, 2 * groups);
-    spec.backward_weight.kernels = 2 * groups;
+    // Of each product its weights, and itself.
+    const int products = static_cast<int>((present() + at_once - 1) / at_once);
+    set_kernels(spec, 2 * products, 2 * products);
+    spec.backward_weight.kernels = 2 * products;
     return spec;
   }
 
@@ -268,9 +275,9 @@ class SphereContraction : public Node {
     const at::Tensor x = complex_rows(inputs[0], inputs_);
     const at::Tensor out = make_rows(outputs_, inputs[0]);
     const at::Tensor y = complex_rows(out, outputs_);
-    for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
-      at::Tensor target = y.narrow(0, first, rows);
-      at::mm_out(target, x.narrow(0, first, rows), weight(context, parameters[0], group));
+    for_each_product(context.queue.device, [&](const Groups& groups) {
+      at::Tensor target = rows_of(y, groups);
+      multiply(target, rows_of(x, groups), weights(context, parameters[0], groups));
     });
     return out;
   }
@@ -285,11 +292,14 @@ class SphereContraction : public Node {
       const at::Tensor all = gradient.target.view({groups_.weights, inputs_, outputs_, 2});
       if (!gradient.accumulate && present() < groups_.weights)
         all.narrow(0, present(), groups_.weights - present()).zero_();
-      const at::Tensor sum = at::empty({inputs_, outputs_, 2}, arguments.output_gradient.options());
-      at::Tensor product = at::view_as_complex(sum);
-      for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
-        at::mm_out(product, x.narrow(0, first, rows).t().conj(), dy.narrow(0, first, rows));
-        at::Tensor target = all.select(0, group);
+      const at::Tensor sums =
+          at::empty({groups_at_once(context.queue.device), inputs_, outputs_, 2},
+                    arguments.output_gradient.options());
+      for_each_product(context.queue.device, [&](const Groups& groups) {
+        const at::Tensor sum = matrices_of(sums, 0, groups);
+        at::Tensor product = at::view_as_complex(sum);
+        multiply(product, rows_of(x, groups).transpose(-2, -1).conj(), rows_of(dy, groups));
+        at::Tensor target = matrices_of(all, groups.first, groups);
         if (gradient.accumulate) {
           target.add_(sum);
         } else {
@@ -300,10 +310,10 @@ class SphereContraction : public Node {
     if (!arguments.wanted[0]) return {at::Tensor()};
     const at::Tensor out = make_rows(inputs_, arguments.output_gradient);
     const at::Tensor dx = complex_rows(out, inputs_);
-    for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
-      at::Tensor target = dx.narrow(0, first, rows);
-      at::mm_out(target, dy.narrow(0, first, rows),
-                 weight(context, arguments.parameters[0], group).t().conj());
+    for_each_product(context.queue.device, [&](const Groups& groups) {
+      at::Tensor target = rows_of(dx, groups);
+      multiply(target, rows_of(dy, groups),
+               weights(context, arguments.parameters[0], groups).transpose(-2, -1).conj());
     });
     return {out};
   }
@@ -312,14 +322,47 @@ class SphereContraction : public Node {
   // Groups that there are.
   std::int64_t present() const { return static_cast<std::int64_t>(groups_.begins.size()) - 1; }
 
-  // work(group, first row, rows), rows of all samples.
+  // Groups of one row each, of which there are tens of thousands, are multiplied many at once on a
+  // GPU: as many as their weights are 64 MiB in float32.
+  std::int64_t groups_at_once(DeviceKind device) const {
+    constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
+    if (device != DeviceKind::Cuda || !groups_.single) return 1;
+    return std::min(groups_.weights,
+                    std::max<std::int64_t>(1, most_numbers / (2 * inputs_ * outputs_)));
+  }
+
+  // What is one product: a matrix each of one group, or batches of them.
+  struct Groups {
+    std::int64_t first;
+    std::int64_t count;
+    bool batched;
+  };
   template <typename Work>
-  void for_each_group(const Work& work) const {
-    for (std::int64_t group = 0; group < present(); ++group) {
-      const std::int64_t first = groups_.begins[static_cast<std::size_t>(group)];
-      const std::int64_t end = groups_.begins[static_cast<std::size_t>(group) + 1];
-      work(group, first * batch_, (end - first) * batch_);
+  void for_each_product(DeviceKind device, const Work& work) const {
+    const std::int64_t at_once = groups_at_once(device);
+    for (std::int64_t first = 0; first < present(); first += at_once)
+      work(Groups{first, std::min(at_once, present() - first), at_once > 1});
+  }
+  static void multiply(at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
+    if (out.dim() == 3) {
+      at::bmm_out(out, left, right);
+    } else {
+      at::mm_out(out, left, right);
     }
+  }
+
+  // [rows of the group and samples, channels], or of several groups of one row [groups, samples,
+  // channels].
+  at::Tensor rows_of(const at::Tensor& all, const Groups& groups) const {
+    const std::int64_t first = groups_.begins[static_cast<std::size_t>(groups.first)];
+    const std::int64_t end = groups_.begins[static_cast<std::size_t>(groups.first + groups.count)];
+    const at::Tensor rows = all.narrow(0, first * batch_, (end - first) * batch_);
+    return groups.batched ? rows.view({groups.count, batch_, rows.size(1)}) : rows;
+  }
+  // From matrix `first` on of [matrices, inputs, outputs, 2], the first axis only where there are
+  // several.
+  static at::Tensor matrices_of(const at::Tensor& all, std::int64_t first, const Groups& groups) {
+    return groups.batched ? all.narrow(0, first, groups.count) : all.select(0, first);
   }
 
   // With zeros in the rows of no group.
@@ -336,8 +379,9 @@ class SphereContraction : public Node {
 
   // A copy: parameters and gradients may be at odd places of a bucket, and are no complex numbers
   // there.
-  at::Tensor weight(const Context& context, const at::Tensor& weights, std::int64_t group) const {
-    const at::Tensor own = weights.view({groups_.weights, inputs_, outputs_, 2}).select(0, group);
+  at::Tensor weights(const Context& context, const at::Tensor& all, const Groups& groups) const {
+    const at::Tensor own =
+        matrices_of(all.view({groups_.weights, inputs_, outputs_, 2}), groups.first, groups);
     const at::Tensor copy =
         at::empty(own.sizes(), own.options().dtype(state_scalar_type(context.precision)));
     copy.copy_(own);
@@ -385,6 +429,7 @@ SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weig
   for (std::size_t member = 0; member + 1 < runs.size(); ++member)
     groups.rows = std::max(groups.rows, runs[member + 1] - runs[member]);
   groups.weights = even_slots(all, cut.members);
+  groups.single = weights == SphereWeights::ByDegreeAndOrder;
   groups.text = fmt::format("degrees {} orders {} by {}{}", shape.degrees, shape.orders,
                             weights == SphereWeights::ByDegree ? "degree" : "order",
                             cut.cuts() ? fmt::format(" over {}", cut.members) : "");

@@ -64,6 +64,7 @@ struct SphereGroups {
   std::vector<std::int64_t> begins;  // first row of each group that there is, then of the next
   std::int64_t rows = 0;             // with space for those of any member
   std::int64_t weights = 0;          // groups, likewise
+  bool single = false;               // each is one row
   std::string text;                  // for keys of costs; equal on all members
 };
 SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weights,

@@ -66,6 +66,9 @@ TEST(DeviceBias, GradientIsAddedUpInTheOrderOfCpus) {
       }
       expect_bias_gradient(place, random_array(type, 5000 * 33, 3), 5000, 33);
       expect_bias_gradient(place, random_array(type, 65 * 1001, 3), 65, 1001);
+      // Of few columns tiles are narrow, of so many wide.
+      expect_bias_gradient(place, random_array(type, 130 * 2049, 3), 130, 2049);
+      expect_bias_gradient(place, random_array(type, 20000 * 5, 3), 20000, 5);
     }
   }
 }

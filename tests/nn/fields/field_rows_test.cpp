@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "nn/fields/row_runs.hpp"
+
 namespace garonne::nn {
 namespace {
 
@@ -44,6 +46,34 @@ TEST(FieldRows, EveryRowHasOneSlotOfOneMember) {
         for (std::int64_t row = 0; row < whole; ++row) all.insert(row);
         EXPECT_EQ(runs, all) << whole << " rows over " << members;
         EXPECT_EQ(mirrored, all) << whole << " rows over " << members;
+      }
+    }
+  }
+}
+
+// North, equator and south, of which the equator joins one of the others on the last member alone.
+TEST(FieldRows, JoinedRowsAreAllOfThemInAFewRuns) {
+  for (const std::int64_t whole : {5, 16, 17, 33, 721}) {
+    for (int members = 1; members <= 5; ++members) {
+      for (int member = 0; member < members; ++member) {
+        const FieldCut cut{member, members};
+        for (const FieldRows& rows :
+             {run_of_rows(whole, whole + 3, cut), mirrored_rows(whole, cut)}) {
+          std::vector<std::int64_t> slots(rows.slots.size(), FieldRows::none);
+          const std::vector<RowRun> runs = runs_of(rows);
+          for (std::size_t r = 0; r < runs.size(); ++r) {
+            EXPECT_GT(runs[r].count, 0);
+            if (r > 0) {
+              const RowRun& last = runs[r - 1];
+              EXPECT_FALSE(last.slot + last.count == runs[r].slot &&
+                           last.row + last.count == runs[r].row);
+            }
+            for (std::int64_t i = 0; i < runs[r].count; ++i)
+              slots[static_cast<std::size_t>(runs[r].slot + i)] = runs[r].row + i;
+          }
+          EXPECT_EQ(slots, rows.slots);
+          EXPECT_LE(runs.size(), 2U);
+        }
       }
     }
   }

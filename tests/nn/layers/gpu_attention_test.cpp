@@ -13,6 +13,8 @@
 #include "base/bytes.hpp"
 #include "exec/device_tier.hpp"
 #include "nn/layers/causal_attention.hpp"
+#include "nn/layers/layers.hpp"
+#include "nn/layers/recorded_bytes.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -156,6 +158,57 @@ TEST(GpuAttentionBytes, RowsAndHeadsArePadded) {
   // Large heads have one slot.
   EXPECT_EQ(gpu_attention_bytes(on_gpu(Precision::BFloat16, 132), {132, 128, 1, 200}).backward,
             4LL * 132 * 128 * 256 + 4 * 132 * 128 + 3 * 512);
+}
+
+// float32: of long rows the products of gradients and results with two sums of them are most; of
+// heads in tiles of 64 columns that are not full, the tiles beside one of the sums.
+TEST(GpuAttentionBytes, Float32SumsProductsAndThenTiles) {
+  const GpuAttentionBytes rows =
+      gpu_attention_bytes(on_gpu(Precision::Float32, 132), {2, 1024, 3, 64});
+  EXPECT_EQ(rows.backward, 4 * 6 * 1024 * 64 + 2 * (4 * 6 * 1024) + 3 * 512);
+  const GpuAttentionBytes tiles =
+      gpu_attention_bytes(on_gpu(Precision::Float32, 132), {2, 100, 4, 160});
+  // Two tiles of rows and three of columns.
+  EXPECT_EQ(tiles.backward,
+            round_up(4 * 8 * 100, 512) + round_up(4 * 8 * 2 * 3 * (64 * 64 + 4), 512) + 3 * 512);
+}
+
+TEST(GpuAttentionBytes, ARecordedRandomStateIsOfFloat32Alone) {
+  for (const Precision precision : {Precision::BFloat16, Precision::Float32, Precision::Float64}) {
+    const Declaration declaration = on_gpu(precision, 132);
+    const std::int64_t bytes = precision == Precision::Float32 ? 2 * 512 : 0;
+    const plan::NodeSpec attention = make_attention({2, 64}, 2, 32)->declare(declaration);
+    EXPECT_EQ(recorded_bytes(declaration, attention), bytes);
+    EXPECT_GE(attention.forward_keep.transient_bytes, bytes);
+    EXPECT_EQ(recorded_bytes(declaration,
+                             make_grouped_attention({2, 64}, 2, 2, 32)->declare(declaration)),
+              bytes);
+    EXPECT_EQ(recorded_bytes(declaration, make_gelu({2, 64}, 32)->declare(declaration)), 0);
+  }
+}
+
+// Of one member among several, results and their gradients do not stand side by side: the kernel
+// of bfloat16 copies both.
+TEST(GpuAttentionBytes, StridedResultsAndGradientsAreCopied) {
+  constexpr Rows rows{2, 64};
+  constexpr std::int64_t groups = 2;
+  constexpr std::int64_t head_size = 32;
+  for (const Precision precision : {Precision::BFloat16, Precision::Float32}) {
+    const Declaration declaration = on_gpu(precision, 132);
+    const std::int64_t kernel =
+        gpu_attention_bytes(declaration, {rows.batch, rows.sequence, groups, head_size}).backward;
+    const std::int64_t part = declaration.tensor(rows.count() * groups * head_size);
+    const auto declared = [&](std::int64_t members) {
+      return make_grouped_attention(rows, groups, members, head_size)
+          ->declare(declaration)
+          .backward.transient_bytes;
+    };
+    EXPECT_EQ(declared(1), 3 * part + kernel);
+    // In bfloat16 two sums in float32 as well.
+    EXPECT_EQ(
+        declared(3),
+        3 * part + (precision == Precision::BFloat16 ? 2 * 2 * part + 2 * part : part) + kernel);
+  }
 }
 
 // What is said of no GPU in particular holds for each.
