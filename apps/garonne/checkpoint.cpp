@@ -218,7 +218,8 @@ void export_model(const ExportOptions& options, dist::Session& session) {
     train::expect_model_of(train::text_kind(), kind, "--tokenizer", options.tokenizer);
   if (package) {
     const train::TrainedModel trained =
-        train::open_trained_model(options.run, options.step, session);
+        train::open_trained_model(options.run, options.step, session, std::nullopt,
+                                  /*validation=*/false);
     train::export_to_package(format, trained.config.model, trained.setup.facts.fields,
                              trained.setup.model, trained.state, folder);
     fmt::print("step {} written to {} (model.safetensors and config.json)\n", trained.step, folder);
