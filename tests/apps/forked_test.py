@@ -71,7 +71,9 @@ class ForkedTest(RunningTest):
         self.assertEqual(job.wait(timeout=patient(60)), -signal.SIGKILL)
 
     def test_ignored_signals_stay_ignored(self):
-        self.assertEqual([signal.SIGPIPE in ignored for ignored in (self.ignored(program()), self.ignored([BINARY]))], [False, False])
+        ignored = self.ignored([BINARY])
+        self.assertIn(signal.SIGPIPE, ignored)  # a training outlives who reads what it prints
+        self.assertEqual(self.ignored(program()), ignored)
         for words in (program(), [BINARY]):
             self.assertIn(signal.SIGHUP, self.ignored(["nohup", *words]))
 

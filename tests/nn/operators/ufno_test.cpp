@@ -305,7 +305,7 @@ TEST(UShapedOperators, RefuseWhatTheyCannotDo) {
           {"use model.levels = 1 with model.padding = 1"});
   refused(case_of("", 1, {7, 8}, {4, 4}), {}, "model.levels", {"model.kind = fno"});
   refused(case_of("", 6, {17, 17}, {4, 4}), {}, "model.levels",
-          {"multiple of 64", "model.kind = fno"});
+          {"multiple of 64", "use model.levels = 4 with model.padding = 15"});
   // One point would be left.
   refused(case_of("", 2, {4, 8}, {4, 4}), {}, "model.levels", {"at least 8", "model.levels = 1"});
   refused(case_of("", 1, {8, 8}, {4}), {}, "model.modes", {"2 axes"});
