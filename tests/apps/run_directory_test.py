@@ -32,7 +32,8 @@ def flip(path, position=0.5):
 class LockTest(RunningTest):
     def test_a_second_run_is_refused_and_the_first_undisturbed(self):
         directory = self.directory("run")
-        first = self.started(directory, "--checkpoint.every", 5)
+        # What is read is not removed meanwhile.
+        first = self.started(directory, "--checkpoint.every", 5, "--checkpoint.keep", 1000)
         for ranks in (0, 2):
             second = self.train(directory, "--grid.data", max(1, ranks), "--train.steps", 3, ranks=ranks, check=5)
             self.assertEqual(second.stderr.count("garonne:"), 1, second.stderr)
