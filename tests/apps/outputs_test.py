@@ -63,7 +63,7 @@ class OutputsTest(FieldsTest, unittest.TestCase):
         steps = sorted((self.run_directory / "checkpoints").iterdir())
         for ranks, grid in ((0, ()), (2, ("--grid.data", 2))):
             self.assertIn("is a run directory: it has config.toml", run(*train, self.run_directory, *grid, ranks=ranks, check=2).stderr)
-        bare = self.folder / "bare"
+        bare = self.folder / "bare-run"
         shutil.copytree(self.run_directory / "checkpoints", bare / "checkpoints")
         self.assertIn("has a checkpoint of a run: ", run(*train, bare, check=2).stderr)
         self.assertIn("is a file", run(*train, self.text, check=2).stderr)

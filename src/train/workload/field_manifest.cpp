@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -61,7 +62,7 @@ data::FieldMoments moments_in(const JsonPlace& place, std::vector<std::string> c
   return moments;
 }
 
-bool has_all(const JsonFile& file, const std::vector<const char*>& keys) {
+bool has_all(const JsonFile& file, std::initializer_list<const char*> keys) {
   return std::all_of(keys.begin(), keys.end(),
                      [&](const char* key) { return file.root().has(key); });
 }
