@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/counted.hpp"
@@ -30,36 +29,6 @@
 
 namespace garonne::train {
 namespace {
-
-// A checkpoint of gradients becomes the newest of its folder, which must be none that a run goes on
-// from, by whatever path; one of gradients that were written before may be.
-void expect_gradients_folder(const std::string& folder, const std::string& run_directory) {
-  namespace fs = std::filesystem;
-  if (folder.empty()) return;
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError("--gradients", folder,
-                      why + "; give a folder of its own, which is made where it is missing");
-  };
-  std::error_code error;
-  if (fs::weakly_canonical(folder, error) == fs::weakly_canonical(run_directory, error))
-    refuse("is the directory of this run, which would go on from gradients");
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) refuse("is a file");
-  for (const char* name : {"config.toml", "lock", "checkpoints.json"}) {
-    if (fs::exists(fs::path(folder) / name, error))
-      refuse(fmt::format("is a run directory: it has {}", name));
-  }
-  for (const std::int64_t step : list_checkpoints(folder)) {
-    const std::string path = checkpoint_path(folder, step);
-    bool of_gradients = false;
-    try {
-      const Manifest manifest = read_manifest(path);
-      of_gradients = parameter_names(manifest).size() == manifest.tensors.size();
-    } catch (const IoError&) {
-      of_gradients = false;  // damaged: whose it is nobody knows
-    }
-    if (!of_gradients) refuse(fmt::format("has a checkpoint of a run: {}", path));
-  }
-}
 
 // What is written where the user says. On rank 0, whose files they are.
 void expect_outputs(const TrainOptions& options, const std::string& run_directory) {

@@ -1,10 +1,15 @@
 #include "train/run/gradient_capture.hpp"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <filesystem>
 
 #include "base/error.hpp"
 #include "exec/buffer_store.hpp"
 #include "nn/element_type.hpp"
+#include "train/checkpoint/manifest.hpp"
+#include "train/checkpoint/tensor_names.hpp"
 
 namespace garonne::train {
 
@@ -36,6 +41,33 @@ void GradientCapture::take(int parameter, const at::Tensor& gradient) {
   const at::Tensor kept = gradients_.parameter(static_cast<std::size_t>(place)).parameter;
   expect(kept.numel() == gradient.numel(), "a gradient of another size than its parameter");
   kept.view({-1}).copy_(gradient);
+}
+
+void expect_gradients_folder(const std::string& folder, const std::string& run_directory) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("--gradients", folder,
+                      why + "; give a folder of its own, which is made where it is missing");
+  };
+  std::error_code error;
+  if (fs::weakly_canonical(folder, error) == fs::weakly_canonical(run_directory, error))
+    refuse("is the directory of this run, which would go on from gradients");
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) refuse("is a file");
+  for (const char* name : {"config.toml", "lock", "checkpoints.json"}) {
+    if (fs::exists(fs::path(folder) / name, error))
+      refuse(fmt::format("is a run directory: it has {}", name));
+  }
+  for (const std::int64_t step : list_checkpoints(folder)) {
+    const std::string path = checkpoint_path(folder, step);
+    bool of_gradients = false;
+    try {
+      const Manifest manifest = read_manifest(path);
+      of_gradients = parameter_names(manifest).size() == manifest.tensors.size();
+    } catch (const IoError&) {  // damaged: whose it is nobody knows
+    }
+    if (!of_gradients) refuse(fmt::format("has a checkpoint of a run: {}", path));
+  }
 }
 
 }  // namespace garonne::train

@@ -1,6 +1,7 @@
 // The gradients of one step, on the host, as a state that checkpoints can write.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "exec/model_state.hpp"
@@ -27,5 +28,10 @@ class GradientCapture {
   std::vector<int> place_of_;  // by parameter; -1 = nothing here
   bool finished_ = false;
 };
+
+// A checkpoint of gradients becomes the newest of its folder, which must be none that a run goes on
+// from, by whatever path; one of gradients that were written before may be. Throws ConfigError
+// (--gradients) for another. Nothing where `folder` is empty.
+void expect_gradients_folder(const std::string& folder, const std::string& run_directory);
 
 }  // namespace garonne::train
