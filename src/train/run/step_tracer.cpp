@@ -7,6 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 
@@ -26,8 +28,8 @@ std::string host_name() {
 }  // namespace
 
 StepTracer::StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
-                       const plan::Program& program)
-    : wish_(std::move(wish)), program_(program) {
+                       const plan::Program& program, std::int64_t most_bytes)
+    : wish_(std::move(wish)), program_(program), most_bytes_(most_bytes) {
   if (wish_.first_step == 0) wish_.first_step = std::min(next_step + steps_before, last_step);
 }
 
@@ -66,6 +68,17 @@ void StepTracer::write(dist::Session& session) {
     step.begin_seconds += static_cast<double>(latest_negative) / nanoseconds;
   const std::string events =
       session.rank() < most_ranks ? plan::trace_events(program_, host_name(), steps_) : "";
+  std::int64_t bytes = 0;
+  for (const std::int64_t of_rank : session.all_gather(std::vector{std::ssize(events)}))
+    bytes += of_rank;
+  if (bytes > most_bytes_) {
+    outcome_ = fmt::format(
+        "warning: --trace: {} on {} are {}, more than the {} that can be gathered; the run goes on "
+        "without it\n",
+        counted(std::ssize(steps_), "step"), counted(std::min(most_ranks, session.size()), "rank"),
+        format_bytes(bytes), format_bytes(most_bytes_));
+    return;
+  }
   const std::vector<std::string> of_ranks = session.gather(events);
   if (session.rank() != 0) return;
   // Training is worth more than a look at it.

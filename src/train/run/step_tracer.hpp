@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,16 @@ struct TraceWish {
 
 class StepTracer {
  public:
+  // What one rank can gather from all.
+  static constexpr std::int64_t usual_bytes = std::numeric_limits<int>::max();
+
   // `next_step`, `last_step`: the first and the last that are to be run here.
   StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
-             const plan::Program& program);
+             const plan::Program& program, std::int64_t most_bytes = usual_bytes);
 
   // After a step that began and ended then. At the end of the window rank 0 writes the file, of up
-  // to 64 ranks; true then, also where that failed. Collective over all ranks.
+  // to 64 ranks; true then, also where that failed, or where there is too much. Collective over all
+  // ranks.
   bool take(std::int64_t step, std::chrono::system_clock::time_point begin, double seconds,
             const exec::StepOutputs& outputs, dist::Session& session);
   // What there is where training ends within the window or before it. Collective; as take().
@@ -42,6 +47,7 @@ class StepTracer {
 
   TraceWish wish_;
   const plan::Program& program_;
+  std::int64_t most_bytes_;
   std::vector<plan::TracedStep> steps_;
   bool written_ = false;
   std::string outcome_;
