@@ -199,8 +199,9 @@ std::string no_space_advice(const std::string& failure, const RunConfig& config)
   steps.pop_back();
   return fmt::format(
       ". Older checkpoints that could go: step{} {} in {}/checkpoints. A start with "
-      "checkpoint.keep = 1 removes all but the newest whole one",
-      steps.size() == 1 ? "" : "s", fmt::join(steps, ", "), config.run.directory);
+      "checkpoint.keep = 1{} removes all but the newest whole one",
+      steps.size() == 1 ? "" : "s", fmt::join(steps, ", "), config.run.directory,
+      config.checkpoint.keep_minutes > 0 ? " and checkpoint.keep_minutes = 0" : "");
 }
 
 std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "base/bytes.hpp"
@@ -13,6 +15,7 @@
 #include "train/models.hpp"
 #include "train/scratch.hpp"
 #include "train/setup/planning.hpp"
+#include "train/training_text.hpp"
 
 namespace garonne::train::test {
 namespace {
@@ -373,6 +376,22 @@ TEST(Planning, RefusesWhatDoesNotFitTogether) {
   config = RunConfig();
   config.memory.plan = "nothing";
   EXPECT_THROW(choose_program(make_setup(config, {65, {}, {}}, 1), 1000), ConfigError);
+}
+
+TEST(Messages, WhichCheckpointsCouldGoWhereThereIsNoSpace) {
+  const Scratch scratch;
+  RunConfig config = config_in(scratch.path());
+  for (const int step : {2, 4, 6}) fs::create_directories(checkpoint_path(scratch.path(), step));
+  const std::string full = "x: " + std::string(std::strerror(ENOSPC));
+  EXPECT_EQ(no_space_advice("x: Input/output error", config), "");
+  std::string advice = no_space_advice(full, config);
+  EXPECT_NE(advice.find("steps 2, 4 in "), std::string::npos) << advice;
+  EXPECT_NE(advice.find("with checkpoint.keep = 1 removes all but"), std::string::npos) << advice;
+  // Those stay that are kept for good.
+  config.checkpoint.keep_minutes = 60;
+  advice = no_space_advice(full, config);
+  EXPECT_NE(advice.find("keep = 1 and checkpoint.keep_minutes = 0 removes"), std::string::npos)
+      << advice;
 }
 
 TEST(Planning, Budgets) {
