@@ -60,6 +60,9 @@ class OutputsTest(FieldsTest, unittest.TestCase):
             self.assertIn("is the directory of this run", run(*train, given, check=2).stderr)
         own = run("train", self.config, "--run.directory", self.run_directory, "--gradients", alias, check=2).stderr
         self.assertIn("is the directory of this run", own)
+        alias.unlink()
+        alias.symlink_to(mine)  # where the run directory will come
+        self.assertIn("is a link that leads nowhere", run(*train, alias, check=2).stderr)
         steps = sorted((self.run_directory / "checkpoints").iterdir())
         for ranks, grid in ((0, ()), (2, ("--grid.data", 2))):
             self.assertIn("is a run directory: it has config.toml", run(*train, self.run_directory, *grid, ranks=ranks, check=2).stderr)

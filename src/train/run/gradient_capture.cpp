@@ -53,6 +53,8 @@ void expect_gradients_folder(const std::string& folder, const std::string& run_d
   std::error_code error;
   if (fs::weakly_canonical(folder, error) == fs::weakly_canonical(run_directory, error))
     refuse("is the directory of this run, which would go on from gradients");
+  if (!fs::exists(folder, error) && fs::is_symlink(folder, error))
+    refuse("is a link that leads nowhere yet");
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) refuse("is a file");
   for (const char* name : {"config.toml", "lock", "checkpoints.json"}) {
     if (fs::exists(fs::path(folder) / name, error))
