@@ -62,12 +62,16 @@ class DescribedFieldsTest(FieldsTest, unittest.TestCase):
                 told = ("--fields", f"{len(CHANNELS)}x{ROWS}x{COLUMNS}:equiangular", *keys, "--data.path", self.folder / "nowhere")
                 self.assertEqual(self.answer(*keys), self.answer(*told))
 
-    def test_the_shipped_model_of_the_atmosphere_plans_on_the_shipped_clusters(self):
-        config, fields = SOURCE / "config/era5_sfno.toml", ("--fields", "73x721x1440:equiangular")
+    def test_the_shipped_models_of_the_atmosphere_plan_on_the_shipped_clusters(self):
+        self.plan_on_the_shipped_clusters("era5_sfno", "73x721x1440:equiangular")
+        self.plan_on_the_shipped_clusters("era5_afno", "20x720x1440:equiangular")
+
+    def plan_on_the_shipped_clusters(self, name, sizes):
+        config, fields = SOURCE / "config" / f"{name}.toml", ("--fields", sizes)
         clusters = sorted((SOURCE / "config/clusters").glob("*.toml"))
         self.assertGreater(len(clusters), 5)
         for cluster in clusters:
-            with self.subTest(cluster.stem):
+            with self.subTest(name, cluster=cluster.stem):
                 if cluster.stem == "laptop":
                     # Of four processors, which have no room for a sample and its activations at full size.
                     refused = run("plan", config, *fields, "--cluster", cluster, "--grid.data", 1, "--grid.zero", 0,

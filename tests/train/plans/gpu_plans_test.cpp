@@ -180,6 +180,24 @@ TEST(ShippedOperators, ASphericalOperatorFitsAnH200) {
   EXPECT_NEAR(transforms, 2 * 384 * (6 * outer + 30 * inner), 1e-3 * transforms);
 }
 
+TEST(ShippedOperators, AnAdaptiveOperatorFitsAnH200) {
+  const RunConfig config = shipped("era5_afno");
+  DataFacts facts;
+  facts.fields.input_channels = facts.fields.target_channels = 20;
+  facts.fields.points = {720, 1440};
+  facts.fields.grid = "equiangular";
+  const Planned plan = planned(config, facts);
+  expect_between_roofs(config, plan, h200().bfloat16_flops, 0.1);
+  // A layer: two norms, spectral weights of 8 blocks (real and imaginary, there and back, with their
+  // biases), an MLP of four times the width. Patches with their places in front, the head behind.
+  const std::int64_t width = 768, patch = 8 * 8, channels = 20, places = 90 * 180;
+  const std::int64_t layer = 4 * width + 2 * 2 * (width * width / 8 + width) +
+                       (4 * width * width + 4 * width) + (4 * width * width + width);
+  const std::int64_t whole = 12 * layer + (patch * channels * width + width) + places * width +
+                       width * patch * channels;
+  EXPECT_EQ(plan.setup.model.graph.parameter_elements(), whole);
+}
+
 RunConfig small_gpt() {
   RunConfig config;
   config.model.layers = 4;
