@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
+#include "base/json_output.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "train/bench/benchmark.hpp"
@@ -69,7 +70,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
         if (result.product_roof > 0)
           line["roof_share"] = result.operations_per_second / result.product_roof;
         if (result.tokens_per_second > 0) line["tokens_per_second"] = result.tokens_per_second;
-        fmt::print("{}\n", line.dump());
+        fmt::print("{}\n", json_text(line));
         return ExitCode::Done;
       }
       fmt::print("step        {:.1f} ms (median of {}), planned {:.1f} ms\n",

@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "base/output_file.hpp"
 #include "command.hpp"
@@ -89,7 +90,7 @@ void add_bench_links(CLI::App& bench, Chosen& chosen) {
         const nlohmann::ordered_json result = {{"one_host", link_json(benchmark.one_host)},
                                                {"across_hosts", link_json(benchmark.across_hosts)},
                                                {"cluster", plan::to_toml(benchmark.cluster)}};
-        fmt::print("{}\n", result.dump());
+        fmt::print("{}\n", json_text(result));
       } else {
         fmt::print("{}", train::format_link_benchmark(benchmark));
         if (!output->empty()) fmt::print("written to {}\n", *output);

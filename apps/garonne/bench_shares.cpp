@@ -1,4 +1,5 @@
 #include "bench_shares.hpp"
+#include "base/json_output.hpp"
 
 #include <fmt/format.h>
 
@@ -32,7 +33,7 @@ void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOption
       const auto rows = train::run_budget_benchmark(loaded, *options, session);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
-        fmt::print("{}\n", table.to_json(rows).dump(1));
+        fmt::print("{}\n", json_text(table.to_json(rows), 1));
       } else {
         table.print(rows);
       }

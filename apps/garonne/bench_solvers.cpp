@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/json_output.hpp"
 #include "command.hpp"
 #include "plan/chain/chain_solver.hpp"
 #include "plan/chain/sample_chain.hpp"
@@ -80,7 +81,7 @@ ExitCode bench_solvers(bool json) {
                measured->seconds, format_bytes(measured->memory_bytes), measured->outcome);
     std::fflush(stdout);
   }
-  if (json) fmt::print("{}\n", rows.dump(1));
+  if (json) fmt::print("{}\n", json_text(rows, 1));
   return ExitCode::Done;
 }
 

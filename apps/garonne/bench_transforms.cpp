@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/device.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "base/philox.hpp"
 #include "base/sphere_grid.hpp"
@@ -140,7 +141,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
         const nlohmann::ordered_json line = {{"analysis_seconds", times.analysis},
                                              {"synthesis_seconds", times.synthesis},
                                              {"round_trip_error", times.error}};
-        fmt::print("{}\n", line.dump());
+        fmt::print("{}\n", json_text(line));
         return ExitCode::Done;
       }
       fmt::print("analysis    {:.2f} ms\nsynthesis   {:.2f} ms\nround trip  {:.1e} relative\n",

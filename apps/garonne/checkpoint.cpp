@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
 #include "base/progress.hpp"
@@ -72,7 +73,7 @@ void add_list(CLI::App& checkpoint, Chosen& chosen) {
       expect_one_rank(session, "checkpoint list");
       ExitCode code = ExitCode::Done;
       for (const auto& summary : train::summarise_checkpoints(*run)) {
-        fmt::print("{}\n", *json ? train::to_json(summary).dump() : train::to_text(summary));
+        fmt::print("{}\n", *json ? json_text(train::to_json(summary)) : train::to_text(summary));
         if (!summary.wrong.empty()) code = ExitCode::Data;
       }
       return code;
@@ -333,22 +334,20 @@ std::string all_model_keys(const RunConfig& config) {
   });
 }
 
-// Whether the folder has one of the files that a tokenizer is made from.
-bool has_tokenizer(const std::string& folder) {
-  std::error_code error;
-  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
-    if (std::filesystem::exists(folder + "/" + name, error)) return true;
-  }
-  return false;
-}
-
 void import_huggingface_model(const std::string& from, const std::string& output,
                               dist::Session& session) {
   RunConfig config;
   config.model = train::huggingface_model_keys(from);
   config.run.directory = output;
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  if (has_tokenizer(from)) tokenizer = data::open_tokenizer(from);
+  // Weights need none: texts can be given as ids, and another tokenizer beside them.
+  const auto [tokenizer, refused] = train::tokenizer_of_folder(from);
+  if (!refused.empty()) {
+    fmt::print(stderr,
+               "warning: the model is imported without its tokenizer: {}\n"
+               "`eval --generate` takes ids of tokens with --ids, or another tokenizer with "
+               "--tokenizer, as does `checkpoint export`\n",
+               refused);
+  }
   train::DataFacts facts;
   facts.vocabulary = config.model.vocabulary;
   if (tokenizer) facts.tokenizer = tokenizer->name();

@@ -3,7 +3,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "base/json_output.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "data/sample_order.hpp"
@@ -52,7 +55,10 @@ void add_text(CLI::App& data, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data text");
       const std::string replaced = tokens_at(conversion->output);
+      std::vector<std::string> notes;
+      conversion->note = [&](const std::string& note) { notes.push_back(note); };
       fmt::print("{}", data::describe(data::convert_text(*conversion)));
+      for (const std::string& note : notes) fmt::print("  note        {}\n", note);
       if (!replaced.empty()) fmt::print("  replaced    {}\n", replaced);
       return ExitCode::Done;
     };
@@ -98,7 +104,7 @@ void add_batch(CLI::App& data, Chosen& chosen) {
                                              {"samples", samples},
                                              {"tokens", std::move(tokens)},
                                              {"targets", std::move(targets)}};
-      fmt::print("{}\n", result.dump());
+      fmt::print("{}\n", json_text(result));
       return ExitCode::Done;
     };
   });

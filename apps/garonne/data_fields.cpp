@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/json_output.hpp"
 #include "command.hpp"
 #include "data/fields/field_inspect.hpp"
 #include "data/hdf5/hdf5.hpp"
@@ -54,7 +55,7 @@ void inspect_tokens(const std::string& path, bool verify, bool json) {
   if (json) {
     nlohmann::json facts = data::token_file_json(info);
     if (verify) facts["largest_token"] = largest;
-    fmt::print("{}\n", facts.dump(2));
+    fmt::print("{}\n", json_text(facts, 2));
     return;
   }
   fmt::print("{}", data::describe(info));
@@ -103,7 +104,7 @@ void add_data_inspect(CLI::App& data, Chosen& chosen) {
           fmt::print("{}", data::describe(summaries, info.frames * info.plane(info.points[0])));
         }
       }
-      if (*json) fmt::print("{}\n", facts.dump(2));
+      if (*json) fmt::print("{}\n", json_text(facts, 2));
       return ExitCode::Done;
     };
   });
@@ -139,7 +140,7 @@ void add_data_statistics(CLI::App& data, Chosen& chosen) {
         }
         if (!output->empty()) data::save_field_summaries(*output, summaries);
         if (*json) {
-          fmt::print("{}\n", data::field_summaries_json(summaries).dump(2));
+          fmt::print("{}\n", json_text(data::field_summaries_json(summaries), 2));
         } else {
           fmt::print("{}", data::describe(summaries));
           if (!output->empty()) fmt::print("written to {}\n", *output);

@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/grid.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -209,8 +210,8 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
     dist::agree_on(session, [&] { return workload->contents(); });
     session.agree([&] {
       if (session.rank() != 0) return;
-      const std::string warning = train::other_statistics_warning(*workload, trained.data,
-                                                                  trained.config.data.statistics);
+      const std::string warning =
+          train::other_statistics_warning(*workload, trained.data, trained.config.data.statistics);
       if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
     });
   }
@@ -236,8 +237,7 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   if (texts) texts->run(setup, trained, quiet, result, session);
   // A model in its first steps makes bytes that are no UTF-8.
   if (options.json && session.rank() == 0) {
-    fmt::print("{}\n",
-               result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(result, 2));
   }
   return ExitCode::Done;
 }

@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/file.hpp"
+#include "base/json_output.hpp"
 #include "base/output_file.hpp"
 #include "train/evaluation/climatology.hpp"
 
@@ -166,7 +167,7 @@ nlohmann::ordered_json FieldEval::run(bool quiet, dist::Session& session) {
     json["peak_bytes"] = evaluation_->peak_bytes();
     json["planned_peak_bytes"] = evaluation_->planned_peak_bytes();
     const std::string page_path = run_ + "/" + train::skill_page_file;
-    if (usual_) write_file_durably(page_path, json.dump());
+    if (usual_) write_file_durably(page_path, json_text(json));
     if (!quiet) {
       print_table(setting, results, note_);
       fmt::print("\npeak {} of {} planned · {}{}\n", format_bytes(evaluation_->peak_bytes()),

@@ -130,7 +130,8 @@ TextEval::TextEval(const TextEvalOptions& options, std::string run,
   session.agree([&] {
     const train::DataFacts& facts = trained.setup.facts;
     if (ids_) generation_.prompt_ids = ids_of(generation_.prompt);
-    tokenizer_ = train::tokenizer_of_run(run, facts.tokenizer, options.tokenizer);
+    tokenizer_ = ids_ ? train::readable_tokenizer_of_run(run, facts.tokenizer, options.tokenizer)
+                      : train::tokenizer_of_run(run, facts.tokenizer, options.tokenizer);
     if (!tokenizer_ && !ids_) {
       throw ConfigError("--generate", generation_.prompt,
                         "wants a tokenizer, and the files of tokens that the run was trained on "

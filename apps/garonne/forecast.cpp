@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -59,8 +60,8 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
   dist::agree_on(session, [&] { return workload->contents(); });
   session.agree([&] {
     if (session.rank() != 0) return;
-    const std::string warning = train::other_statistics_warning(*workload, trained.data,
-                                                                trained.config.data.statistics);
+    const std::string warning =
+        train::other_statistics_warning(*workload, trained.data, trained.config.data.statistics);
     if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   });
   const auto& fields = dynamic_cast<const train::FieldWorkload&>(*workload);
@@ -90,7 +91,7 @@ ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
                                            {"steps_made", forecast->made()},
                                            {"peak_bytes", forecast->peak_bytes()},
                                            {"planned_peak_bytes", forecast->planned_peak_bytes()}};
-    fmt::print("{}\n", result.dump(2));
+    fmt::print("{}\n", json_text(result, 2));
   } else {
     print_summary(options, *forecast);
   }

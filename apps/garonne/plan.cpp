@@ -10,6 +10,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_output.hpp"
 #include "base/output_file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
@@ -87,8 +88,8 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
   const train::MemorySweep sweep = train::memory_sweep(
       config, axes, facts, threads, costs, budget, [&](int done, int) { bar.advance_to(done); });
   bar.clear();
-  fmt::print("{}",
-             options.json ? train::to_json(sweep).dump(2) + "\n" : train::format_sweep(sweep));
+  fmt::print(
+      "{}", options.json ? json_text(train::to_json(sweep), 2) + "\n" : train::format_sweep(sweep));
   return ExitCode::Done;
 }
 
@@ -98,14 +99,14 @@ void write_problems(const train::Setup& setup, const PlanOptions& options) {
   const plan::StageProblem problem =
       plan::make_stage_problem(setup.model.graph, setup.step, plan::GradientBuckets::Made);
   if (!options.graph_path.empty()) {
-    write_file_durably(options.graph_path, plan::to_json(problem.tasks.graph).dump(1) + "\n");
+    write_file_durably(options.graph_path, json_text(plan::to_json(problem.tasks.graph), 1) + "\n");
   }
   if (options.chain_path.empty()) return;
   if (!problem.chain) {
     throw ConfigError("--chain", options.chain_path,
                       "this model has no value that everything passes through; use --graph");
   }
-  write_file_durably(options.chain_path, plan::to_json(problem.chain->chain).dump(1) + "\n");
+  write_file_durably(options.chain_path, json_text(plan::to_json(problem.chain->chain), 1) + "\n");
 }
 
 void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t on_node) {
@@ -300,7 +301,7 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   planned.host_bytes = host_bytes_of(setup);
   const std::string job = write_job(*options.job, planned);
   if (options.json) {
-    fmt::print("{}\n", train::to_json(answer).dump(2));
+    fmt::print("{}\n", json_text(train::to_json(answer), 2));
     return ExitCode::Done;
   }
   fmt::print("{}", train::format_plan(answer));

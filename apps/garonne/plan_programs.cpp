@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/json_output.hpp"
 
 namespace garonne::apps {
 void write_programs(const train::GridPlan& plan, const std::string& folder) {
@@ -25,8 +26,9 @@ void write_programs(const train::GridPlan& plan, const std::string& folder) {
   // Of larger grids the stages were replayed when they were planned.
   train::replay_ranks(grid, program_of);
   for (const auto& of_stage : ranks) {
-    write_file_durably(fmt::format("{}/rank_{}.json", folder, of_stage.front()),
-                       plan::to_json(program_of(of_stage.front()), of_stage, {}).dump(1) + "\n");
+    write_file_durably(
+        fmt::format("{}/rank_{}.json", folder, of_stage.front()),
+        json_text(plan::to_json(program_of(of_stage.front()), of_stage, {}), 1) + "\n");
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_output.hpp"
 #include "base/progress.hpp"
 #include "plan_programs.hpp"
 #include "train/plans/cluster_costs.hpp"
@@ -64,7 +65,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   if (!options.planners.empty()) {
     const train::PlannerComparison comparison = train::compare_planners(wish, options.planners);
     bar.clear();
-    fmt::print("{}", options.json ? train::to_json(wish, comparison).dump(2) + "\n"
+    fmt::print("{}", options.json ? json_text(train::to_json(wish, comparison), 2) + "\n"
                                   : train::format_planners(wish, comparison));
     return ExitCode::Done;
   }
@@ -80,7 +81,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   const std::string job =
       write_found_job(config, options, facts, threads, cluster, budget_bytes, answer);
   if (options.json) {
-    fmt::print("{}\n", train::to_json(wish, answer).dump(2));
+    fmt::print("{}\n", json_text(train::to_json(wish, answer), 2));
   } else {
     fmt::print("{}", train::format_grid_search(wish, answer));
     if (options.is_cluster_file) fmt::print("{}", train::note_of_processor(config, cluster));

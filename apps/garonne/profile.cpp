@@ -1,5 +1,6 @@
-#include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
+#include "base/json_output.hpp"
+#include "exec/profile/cached_costs.hpp"
 
 #include <fmt/format.h>
 
@@ -40,7 +41,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
           *again ? train::measure_costs_again(setup, threads, device)
                  : train::obtain_costs(setup, threads, nlohmann::json::object(), device, session);
       if (*json) {
-        fmt::print("{}\n", plan::to_json(table).dump(1));
+        fmt::print("{}\n", json_text(plan::to_json(table), 1));
         return ExitCode::Done;
       }
       fmt::print("{}\n{:<44} {:>10} {:>10} {:>12} {:>12} {:>12}\n", table.machine, "node",

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/counted.hpp"
 #include "base/file.hpp"
+#include "base/json_output.hpp"
 #include "base/output_file.hpp"
 #include "command.hpp"
 #include "plan/pipeline/comparison.hpp"
@@ -84,8 +86,8 @@ std::string listed(const std::vector<Number>& numbers) {
 void print_timeline(const plan::PipelineSchedule& schedule, const plan::PipelineOutcome& outcome,
                     const SimulateOptions& options) {
   const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  fmt::print("{}: {} stages, {} micro-batches, {} {} a device\n", schedule.name, schedule.devices,
-             schedule.micro_batches, schedule.chunks, schedule.chunks == 1 ? "chunk" : "chunks");
+  fmt::print("{}: {}, {}, {} a device\n", schedule.name, counted(schedule.devices, "stage"),
+             counted(schedule.micro_batches, "micro-batch"), counted(schedule.chunks, "chunk"));
   fmt::print("{}", plan::timeline_text(schedule, outcome,
                                        options.width.value_or(terminal_columns(120)), colour));
   fmt::print("makespan          {:.6g} s\n", outcome.makespan);
@@ -102,7 +104,7 @@ void print_timeline(const plan::PipelineSchedule& schedule, const plan::Pipeline
 ExitCode simulate_all(const SimulateOptions& options) {
   const auto rows = plan::compare_pipeline_schedules(options.request, options.seconds,
                                                      options.hop_seconds, options.overlap_gain);
-  fmt::print("{}", options.json ? plan::comparison_json(rows).dump(2) + "\n"
+  fmt::print("{}", options.json ? json_text(plan::comparison_json(rows), 2) + "\n"
                                 : plan::format_comparison(rows));
   return ExitCode::Done;
 }
@@ -124,10 +126,10 @@ ExitCode simulate(const SimulateOptions& options) {
   }
   const plan::PipelineOutcome outcome = plan::simulate_pipeline(schedule, costs);
   if (!options.save.empty())
-    write_file_durably(options.save, plan::to_json(schedule).dump() + "\n");
+    write_file_durably(options.save, json_text(plan::to_json(schedule)) + "\n");
   if (!options.svg.empty()) write_file_durably(options.svg, plan::timeline_svg(schedule, outcome));
   if (options.json) {
-    fmt::print("{}\n", plan::simulation_json(schedule, options.seconds, costs, outcome).dump());
+    fmt::print("{}\n", json_text(plan::simulation_json(schedule, options.seconds, costs, outcome)));
   } else {
     print_timeline(schedule, outcome, options);
   }

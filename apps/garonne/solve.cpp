@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/json_output.hpp"
 #include "base/output_file.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -70,8 +71,8 @@ std::int64_t budget_bytes(const SolveOptions& options) {
 
 void print_or_write(const SolveOptions& options, const nlohmann::ordered_json& result,
                     const std::string& text) {
-  if (!options.output.empty()) write_file_durably(options.output, result.dump(1) + "\n");
-  fmt::print("{}", options.json ? result.dump(1) + "\n" : text);
+  if (!options.output.empty()) write_file_durably(options.output, json_text(result, 1) + "\n");
+  fmt::print("{}", options.json ? json_text(result, 1) + "\n" : text);
 }
 
 void add_solve(CLI::App& app, Chosen& chosen) {

@@ -70,12 +70,16 @@ void expect_same_keys(const StartingPoint& start, const RunConfig& saved, const 
     const std::string now = value_of(config, key);
     if (before == now) continue;
     if (!contains(changes, key)) {
+      // Other kinds have parameters of other names.
+      const std::string other =
+          name == "kind"
+              ? ""
+              : fmt::format(", or take them up for the other one by `--init-change {}`", key);
       throw ConfigError(
           key, now,
           fmt::format("the parameters of {} are of a model with {}, and another one computes "
-                      "something else from them; set it to that, or take them up for the other "
-                      "one by `--init-change {}`",
-                      start.checkpoint, before, key));
+                      "something else from them; set it to that{}",
+                      start.checkpoint, before, other));
     }
     note(fmt::format("{} is {}, and was {} in {}", key, now, before, start.checkpoint));
   }

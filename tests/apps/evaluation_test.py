@@ -179,6 +179,17 @@ class Evaluation(ProgramTest):
         file.write_text(" ".join(map(str, prompt)))
         shown = run("eval", self.trained, "--ids", "--generate-from", file, *greedy).stdout
         self.assertIn(" ".join(map(str, prompt + ids["generated_ids"])) + "\n", shown)
+        # Where that of the run is gone or damaged.
+        lost = self.directory("lost-tokenizer")
+        tokenizer, tokens = self.folder / "lost.json", self.folder / "lost.h5"
+        tokenizer.write_text(json.dumps(small_tokenizer()))
+        run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", tokenizer)
+        self.train(lost, "--data.path", tokens, "--train.steps", 1)
+        before = run("eval", lost, "--ids", "--generate", "5 6", *greedy).stdout
+        for content in ("{", None):
+            (lost / "tokenizer.json").unlink() if content is None else (lost / "tokenizer.json").write_text(content)
+            self.assertEqual(run("eval", lost, "--ids", "--generate", "5 6", *greedy).stdout, before)
+            run("eval", lost, "--generate", "the ", check=5)
         # Without any tokenizer, several, and the same by several ranks.
         several = ("eval", bare, "--ids", "--generate", "5 6", "--tokens", 4, "--continuations", 3, "--json")
         alone = json.loads(run(*several).stdout)
@@ -242,7 +253,11 @@ class Evaluation(ProgramTest):
             self.assertIn("garonne data text", run(*command, check=5).stderr)
         packed = self.folder / "text.gz"
         packed.write_bytes(gzip.compress(text.read_bytes()))
-        for path, word in ((self.data, "data.path"), (packed, "unpack")):
+        wide = self.folder / "utf-16.txt"
+        wide.write_text("the quick brown fox", encoding="utf-16")
+        table = self.folder / "table.parquet"
+        table.write_bytes(b"PAR1\x15\x04\x15\x10" + bytes(100) + b"PAR1")
+        for path, word in ((self.data, "data.path"), (packed, "unpack"), (wide, "UTF-8"), (table, "Parquet")):
             refused = run("data", "text", path, "--output", self.folder / "none.h5", check=5).stderr
             self.assertIn(word, refused)
             self.assertFalse((self.folder / "none.h5").exists())

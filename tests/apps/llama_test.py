@@ -145,6 +145,8 @@ class LlamaTest(ProgramTest):
                 ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, ["rope_parameters.rope_type", "yarn"]),
                 ({"attention_bias": True}, ["attention_bias", "no biases"]), ({"mlp_bias": True}, ["mlp_bias"]),
                 ({"head_dim": 8}, ["head_dim", "4"]), ({"sliding_window": 4}, ["sliding_window"]),
+                ({"rope_theta": 0}, ["rope_theta", "1"]), ({"rms_norm_eps": 2.0}, ["rms_norm_eps"]),
+                ({"max_position_embeddings": 2**30 + 1}, ["max_position_embeddings"]),
                 ({"hidden_act": "gelu"}, ["hidden_act", "silu"]), ({"num_key_value_heads": 3}, ["num_key_value_heads"]),
                 ({"model_type": "qwen2"}, ["model_type", "biases"]), ({"model_type": "bert"}, ["known are gpt2"]),
                 ({"num_hidden_layers": 3}, ["no tensor model.layers.2"]), ({"num_hidden_layers": 1}, ["none of a Llama"]),
@@ -160,6 +162,43 @@ class LlamaTest(ProgramTest):
                 for text in texts:
                     self.assertIn(text, refused.stderr)
                 self.assertFalse(self.directory("no").exists())
+
+    def test_weights_need_no_tokenizer(self):
+        folder, imported = self.directory("odd-tokenizer"), self.directory("imported-odd-tokenizer")
+        random_llama(folder, llama_config())
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": {"a": 0}}}))
+        done = run("checkpoint", "import", "--from", "huggingface", folder, "--output", imported)
+        for words in ("warning: the model is imported without its tokenizer: ", "tokenizer.json", "WordPiece", "--ids"):
+            self.assertIn(words, done.stderr)
+        ids = ("eval", imported, "--ids", "--generate", "5 6", "--tokens", 4, "--temperature", 0, "--json")
+        plain = self.directory("imported-plain")
+        (folder / "tokenizer.json").unlink()
+        self.assertNotIn("tokenizer", run("checkpoint", "import", "--from", "huggingface", folder, "--output", plain).stderr)
+        self.assertEqual(run(*ids).stdout.count("generated_ids"), 1)
+        self.assertEqual(self.exported(imported), self.exported(plain))
+
+    def test_defaults_of_mistral(self):
+        """Those of transformers' MistralConfig: a window of 4,096 and 8 heads of keys where the file says nothing."""
+        mistral = llama_config() | {"model_type": "mistral"}
+        folder = self.directory("mistral")
+        random_llama(folder, mistral)
+        without_heads = {key: value for key, value in mistral.items() if key != "num_key_value_heads"}
+        long = {"max_position_embeddings": 8192}
+        for config, words in (
+                (mistral, ()), (mistral | {"sliding_window": None} | long, ()), (mistral | {"sliding_window": 8192} | long, ()),
+                (mistral | long, ("max_position_embeddings = 8192", "window of 4096")),
+                (mistral | {"sliding_window": 4096, "use_sliding_window": False} | long, ("sliding_window = 4096",)),
+                (without_heads, ("num_attention_heads", "8")),
+                # Llamas have no window, whatever their files say that they do not use.
+                (llama_config() | {"sliding_window": 4096, "use_sliding_window": False} | long, ())):
+            with self.subTest(config):
+                (folder / "config.json").write_text(json.dumps(config))
+                output = self.directory("imported-mistral")
+                shutil.rmtree(output, ignore_errors=True)
+                done = run("checkpoint", "import", "--from", "huggingface", folder, "--output", output, check=None)
+                self.assertEqual(done.returncode != 0, bool(words), done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
 
     def test_what_does_not_fit_is_named(self):
         for keys, named in ((("--model.kv_heads", 3), "model.kv_heads"), (("--model.heads", 16, "--model.kv_heads", 16),

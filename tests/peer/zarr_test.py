@@ -102,7 +102,7 @@ class ZarrTest(FieldsTest, unittest.TestCase):
         directory = self.folder / "run"
         self.train(directory)
         shown = run("eval", directory, "--lead-steps", 2).stdout
-        self.assertIn("2m_temperature (K)", shown)
+        self.assertIn("2m_temperature, 2 metre temperature (K)", shown)
         run("forecast", directory, "--steps", 2, "--output", self.folder / "x.nc")
         with xr.open_dataset(self.folder / "x.nc") as forecast:
             self.assertEqual(forecast.time.values[0], weather().time.values[-1])

@@ -133,7 +133,8 @@ std::size_t trailing_white_space(std::string_view text) {
   return text.size() - end;
 }
 
-std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& valid) {
+std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& valid,
+                              std::int64_t* replaced) {
   std::size_t place = 0;
   while (true) {
     // As much as is valid is copied at once.
@@ -165,6 +166,7 @@ std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& 
     valid.append(text, start, place - start);
     if (wrong == 0 || (cut && follows)) return place;
     valid += replacement;
+    if (replaced != nullptr) ++*replaced;
     place += wrong;
   }
 }

@@ -21,8 +21,9 @@ std::size_t trailing_white_space(std::string_view text);
 // Appends `text` to `valid` with each longest part that no character can begin with replaced by
 // U+FFFD (the Unicode Standard, "U+FFFD substitution of maximal subparts", as decoders of the web
 // and Python's errors="replace" do). Returns the bytes used: where more text `follows`, up to three
-// bytes of a character that is not complete yet are left.
-std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& valid);
+// bytes of a character that is not complete yet are left. `replaced`: counts those parts.
+std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& valid,
+                              std::int64_t* replaced = nullptr);
 
 // Appends the normal form C of a valid text.
 void append_normal_form_c(std::string_view text, std::string& normal);

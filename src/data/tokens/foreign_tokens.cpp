@@ -109,7 +109,7 @@ ForeignTokens read_nanogpt(const std::string& path, const FileReader& file) {
                               "header of llm.c nor an .idx of Megatron beside it",
                               file.size()));
   }
-  ForeignTokens found{.format = "nanogpt", .path = path, .index = {}};
+  ForeignTokens found{.format = nanogpt_format, .path = path, .index = {}};
   found.file_bytes = file.size();
   found.tokens = file.size() / 2;
   found.bytes_per_token = 2;

@@ -12,8 +12,10 @@
 
 namespace garonne::data {
 
+inline constexpr const char* nanogpt_format = "nanogpt";
+
 struct ForeignTokens {
-  std::string format;  // "llm.c", "megatron" or "nanogpt"
+  std::string format;  // "llm.c", "megatron" or nanogpt_format
   std::string path;    // of the tokens themselves
   std::string index;   // Megatron's .idx; else empty
   std::int64_t file_bytes = 0;

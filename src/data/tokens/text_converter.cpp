@@ -13,14 +13,19 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/partial_file.hpp"
+#include "base/printable.hpp"
 #include "base/progress.hpp"
 #include "data/disk_space.hpp"
 #include "data/hdf5/hdf5.hpp"
 #include "data/hdf5/hdf5_output.hpp"
 #include "data/tokenizers/tokenizer.hpp"
+#include "data/tokenizers/unicode_text.hpp"
 #include "data/tokens/foreign_tokens.hpp"
 
 namespace garonne::data {
@@ -45,6 +50,15 @@ std::int64_t check_input(const std::string& path) {
   return bytes;
 }
 
+// The file would say that its tokens are the tokenizer's.
+void expect_tokens_of(const ForeignTokens& tokens, const Tokenizer& tokenizer) {
+  if (tokens.vocabulary == 0 || tokens.vocabulary == tokenizer.vocabulary()) return;
+  throw IoError(tokens.path,
+                fmt::format("has tokens of a vocabulary of {}, and the tokenizer {} has {}; give "
+                            "theirs with --tokenizer, or train on the file as it is: data.path",
+                            tokens.vocabulary, tokenizer.name(), tokenizer.vocabulary()));
+}
+
 // What can be told from the first bytes, none of which begins a text.
 void refuse_other_formats(const std::string& path) {
   struct Format {
@@ -63,6 +77,11 @@ void refuse_other_formats(const std::string& path) {
       Format{"PK\x03\x04"sv, "a zip archive", unpack},
       Format{"\x28\xB5\x2F\xFD"sv, "packed by zstd", unpack},
       Format{"\xFD\x37zXZ\x00"sv, "packed by xz", unpack},
+      Format{"BZh91AY&"sv, "packed by bzip2", unpack},
+      Format{"PAR1\x15"sv, "a table of Parquet", "write its texts to a file of text"},
+      Format{"ARROW1\0\0"sv, "a table of Arrow", "write its texts to a file of text"},
+      Format{"\xFF\xFE"sv, "text of UTF-16", "convert it to UTF-8"},
+      Format{"\xFE\xFF"sv, "text of UTF-16", "convert it to UTF-8"},
   };
   std::ifstream stream(path, std::ios::binary);
   std::array<char, 8> head{};
@@ -80,7 +99,7 @@ bool same_file(const std::string& left, const std::string& right) {
 }
 
 // All that can be found wrong before a byte is written. Returns the bytes of all inputs.
-std::int64_t check(const TextConversion& conversion) {
+std::int64_t check(const TextConversion& conversion, const Tokenizer& tokenizer) {
   if (conversion.inputs.empty()) throw ConfigError("no text to convert was given");
   if (conversion.output.empty()) throw ConfigError("no output file was given");
   std::int64_t bytes = 0;
@@ -88,7 +107,11 @@ std::int64_t check(const TextConversion& conversion) {
   for (const auto* list : {&conversion.inputs, &conversion.validation_inputs}) {
     for (const std::string& path : *list) {
       bytes += check_input(path);
-      if (!find_foreign_tokens(path)) refuse_other_formats(path);
+      if (const auto tokens = find_foreign_tokens(path)) {
+        expect_tokens_of(*tokens, tokenizer);
+      } else {
+        refuse_other_formats(path);
+      }
       inputs.push_back(path);
     }
   }
@@ -140,6 +163,40 @@ class ChunkWriter {
   std::vector<T> pending_;
   std::int64_t written_ = 0;
 };
+
+// What of a text is no UTF-8, for tokenizers of characters.
+class BrokenText {
+ public:
+  void add(std::span<const std::byte> block) {
+    cut_.append(reinterpret_cast<const char*>(block.data()), block.size());
+    valid_.clear();
+    cut_.erase(0, append_valid_utf8(cut_, /*follows=*/true, valid_, &parts_));
+  }
+  // The parts of this text that were replaced; the next begins.
+  std::int64_t finish() {
+    append_valid_utf8(cut_, /*follows=*/false, valid_, &parts_);
+    cut_.clear();
+    return std::exchange(parts_, 0);
+  }
+
+ private:
+  std::string cut_;
+  std::string valid_;
+  std::int64_t parts_ = 0;
+};
+
+std::string end_of_documents(const Tokenizer& tokenizer) {
+  const std::optional<std::uint32_t> end = tokenizer.end_of_text();
+  if (!end) {
+    return fmt::format(
+        "the tokenizer {} has no token that is known to end a text: an empty line "
+        "stands between documents",
+        tokenizer.name());
+  }
+  const std::string text = tokenizer.decode(std::vector<std::uint32_t>{*end});
+  return fmt::format("the token {}{} ends each document", *end,
+                     text.empty() ? std::string() : ", " + printable(text) + ",");
+}
 
 using BlockHandler = std::function<void(std::span<const std::byte>)>;
 
@@ -229,6 +286,12 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
   const std::unique_ptr<TokenEncoder> encoder = tokenizer.encoder(threads);
   const std::optional<std::uint32_t> end_of_text = tokenizer.end_of_text();
   const std::vector<std::uint32_t> separator = tokenizer.encode(text_separator);
+  // A byte is a token of its own, whatever it means.
+  const bool of_characters = !tokenizer.description().empty();
+  BrokenText broken;
+  const auto note = [&](const std::string& text) {
+    if (conversion.note) conversion.note(text);
+  };
   const auto write_dataset = [&](const std::string& name, const std::vector<std::string>& inputs) {
     ChunkWriter<T> writer(file, name);
     const auto write = [&] {
@@ -254,11 +317,18 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
       for_each_block(inputs[index], block_bytes * static_cast<std::size_t>(threads),
                      [&](std::span<const std::byte> text) {
                        encoder->add(text, tokens);
+                       if (of_characters) broken.add(text);
                        write();
                        done += static_cast<std::int64_t>(text.size());
                        progress.advance_to(done, source);
                      });
       encoder->finish(tokens);
+      if (const std::int64_t parts = broken.finish(); parts > 0) {
+        note(fmt::format(
+            "{} has {} that {} no UTF-8 and became U+FFFD; convert the text to UTF-8 where "
+            "it is of another encoding",
+            printable(inputs[index]), counted(parts, "part"), parts == 1 ? "is" : "are"));
+      }
       if (end_of_text) tokens.push_back(*end_of_text);
       write();
       if (!end_of_text && index + 1 < inputs.size()) writer.add(separator);
@@ -270,6 +340,8 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
   if (!conversion.validation_inputs.empty()) {
     write_dataset(validation_dataset, conversion.validation_inputs);
   }
+  if (end_of_text || conversion.inputs.size() > 1 || conversion.validation_inputs.size() > 1)
+    note(end_of_documents(tokenizer));
   file.write_attribute("sources", source_list(sources));
   file.close();
 }
@@ -278,7 +350,7 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
 
 TokenFileInfo convert_text(const TextConversion& conversion) {
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(conversion.tokenizer);
-  const std::int64_t bytes = check(conversion);
+  const std::int64_t bytes = check(conversion, *tokenizer);
   const bool narrow = tokenizer->vocabulary() <= 65536;
   // How many tokens a text becomes is known where each is a byte. Checksums, index and header take
   // less than a hundredth and 64 KiB.

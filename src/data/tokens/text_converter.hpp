@@ -1,6 +1,7 @@
 // Plain text files, and files of tokens of other programs, into a tokens file, in constant memory.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct TextConversion {
   std::string tokenizer = "byte";  // as open_tokenizer takes it
   int threads = 0;                 // that encode; 0: one a core
   bool show_progress = true;       // a bar over the bytes read, where there is a terminal
+  // Takes sentences on what the user may not expect: what was replaced in which text, and what ends
+  // a document. May be empty.
+  std::function<void(const std::string&)> note;
 };
 
 // Writes a file beside `output`, makes it durable, then renames it, so that `output` is whole or

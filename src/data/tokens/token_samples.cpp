@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "data/hdf5/foreign_reader.hpp"
+#include "data/tokens/foreign_tokens.hpp"
 
 namespace garonne::data {
 namespace {
@@ -36,6 +37,18 @@ WeightedPath parse_part(const std::string& key, const std::string& text) {
     throw ConfigError(key, text, "must be a weight above 0, a star and a path, as 0.3*code.bin");
   }
   return part;
+}
+
+// A file without a header is read as tokens of 16 bits; wider ones would be twice as many wrong
+// ones.
+void expect_tokens_of(const std::string& key, const TokenFileInfo& file, std::int64_t vocabulary) {
+  constexpr std::int64_t most = 65536;
+  if (file.format != nanogpt_format || vocabulary <= most) return;
+  throw ConfigError(key, file.path,
+                    fmt::format("has no header and is read as tokens of 16 bits, which cannot name "
+                                "a vocabulary of {}; tokens of 32 bits are read from llm.c's .bin "
+                                "(magic number 20240801) and from Megatron's .idx with its .bin",
+                                vocabulary));
 }
 
 }  // namespace
@@ -101,6 +114,7 @@ TokenSamples::TokenSamples(const std::string& key, const std::vector<WeightedPat
     parts_.push_back(std::move(part));
   }
   expect(!parts_.empty(), "samples of no file");
+  for (const TokenPart& part : parts_) expect_tokens_of(key, part.file, vocabulary_);
   double total = 0;
   for (std::size_t i = 0; i < files.size(); ++i)
     total = std::max(total, static_cast<double>(parts_[i].windows) * sum / files[i].weight);

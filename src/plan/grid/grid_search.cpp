@@ -86,13 +86,17 @@ class Search {
     if (options_.progress) options_.progress(done, result_.candidates, what);
   }
 
+  void refuse(std::size_t row, const ConfigError& error) {
+    if (result_.refused++ == 0) result_.first_refused = {rows_[row].candidate, error.what()};
+  }
+
   void bound() {
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       note(static_cast<std::int64_t>(row), "bounds");
       try {
         rows_[row].bounds = estimator_.bounds(rows_[row].candidate);
-      } catch (const ConfigError&) {
-        ++result_.refused;
+      } catch (const ConfigError& error) {
+        refuse(row, error);
         continue;
       }
       if (rows_[row].bounds.bytes > budget_bytes_) {
@@ -172,8 +176,8 @@ class Search {
   void estimate(std::size_t row, EstimatedQueue& estimated) {
     try {
       rows_[row].estimate = estimator_.estimate(rows_[row].candidate);
-    } catch (const ConfigError&) {
-      ++result_.refused;
+    } catch (const ConfigError& error) {
+      refuse(row, error);
       return;
     }
     const double beyond =

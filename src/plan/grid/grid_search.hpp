@@ -55,6 +55,7 @@ struct GridSearch {
   std::vector<RankedGrid> best;
   std::int64_t candidates = 0;
   std::int64_t refused = 0;              // the model or the schedule cannot be had like that
+  UnplannedGrid first_refused;           // where `refused` is not 0
   std::int64_t too_large = 0;            // bounds or estimates say that no plan fits
   std::int64_t planned = 0;              // by node
   std::vector<UnplannedGrid> unplanned;  // in the order in which they were tried

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "plan/pipeline/timeline_text.hpp"
 
@@ -132,8 +133,8 @@ class TimelinePicture {
   double lane_top(int device) const { return top + device * lane_distance; }
 
   std::string title() const {
-    return fmt::format("{}: {} stages, {} micro-batches{}", schedule_.name, schedule_.devices,
-                       schedule_.micro_batches,
+    return fmt::format("{}: {}, {}{}", schedule_.name, counted(schedule_.devices, "stage"),
+                       counted(schedule_.micro_batches, "micro-batch"),
                        schedule_.chunks > 1 ? fmt::format(", {} chunks a device", schedule_.chunks)
                                             : std::string());
   }

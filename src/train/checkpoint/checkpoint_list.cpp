@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "train/checkpoint/manifest.hpp"
@@ -64,7 +65,8 @@ std::vector<CheckpointSummary> summarise_checkpoints(const std::string& run_dire
 std::string to_text(const CheckpointSummary& summary) {
   if (!summary.wrong.empty())
     return fmt::format("step {:>9}  {}", summary.step, printable(summary.wrong));
-  return fmt::format("step {:>9}  {:>4} files  {:>10}  {}", summary.step, summary.files,
+  return fmt::format("step {:>9}  {:>10}  {:>10}  {}", summary.step,
+                     counted(static_cast<std::int64_t>(summary.files), "file"),
                      format_bytes(summary.bytes), local_time(summary.saved_at));
 }
 

@@ -50,7 +50,8 @@ HuggingFaceForm huggingface_form(const RunConfig::Model& keys, std::int64_t voca
 // The keys of [model] from a config.json of their kind. ConfigError naming the key for what
 // computes something else.
 RunConfig::Model gpt2_keys(const JsonPlace& config);
-RunConfig::Model llama_keys(const JsonPlace& config);
+// `is_mistral`: its keys have other defaults.
+RunConfig::Model llama_keys(const JsonPlace& config, bool is_mistral);
 
 // Of config.json: a key that is not there or null is at its default.
 bool is_default(const JsonPlace& config, const char* key);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/key_limits.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "train/checkpoint/huggingface_form.hpp"
 #include "train/checkpoint/huggingface_names.hpp"
@@ -60,10 +61,10 @@ RunConfig::Model gpt2_keys(const JsonPlace& config) {
   }
   RunConfig::Model keys;
   keys.kind = "gpt";
-  keys.layers = config.key("n_layer").integer(1, most_huggingface_size);
-  keys.hidden = config.key("n_embd").integer(1, most_huggingface_size);
-  keys.heads = config.key("n_head").integer(1, most_huggingface_size);
-  keys.sequence = config.key("n_positions").integer(1, most_huggingface_size);
+  keys.layers = config.key("n_layer").integer(1, most_layers);
+  keys.hidden = config.key("n_embd").integer(1, most_width);
+  keys.heads = config.key("n_head").integer(1, most_width);
+  keys.sequence = config.key("n_positions").integer(1, most_sequence);
   keys.vocabulary = config.key("vocab_size").integer(1, most_huggingface_size);
   const auto probability = [&](const char* key) {
     if (is_default(config, key)) return 0.1;

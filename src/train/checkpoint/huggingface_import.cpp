@@ -119,8 +119,8 @@ RunConfig::Model huggingface_model_keys(const std::string& directory) {
   root.expect_object();
   const std::string type = root.key("model_type").text();
   if (type == "gpt2") return gpt2_keys(root);
-  // Without a window, which llama_keys refuses, Mistral is the same.
-  if (type == "llama" || type == "mistral") return llama_keys(root);
+  // Without a window, which llama_keys refuses, Mistral computes the same.
+  if (type == "llama" || type == "mistral") return llama_keys(root, type == "mistral");
   const auto other = other_types().find(type);
   root.key("model_type")
       .refuse(other == other_types().end() ? "known are gpt2, llama and mistral"

@@ -1,7 +1,10 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "base/error.hpp"
+#include "base/key_limits.hpp"
 #include "nn/gpt/llama.hpp"
 #include "train/checkpoint/huggingface_form.hpp"
 
@@ -91,7 +94,9 @@ nlohmann::ordered_json llama_config(const nn::LlamaSizes& sizes) {
 
 // Newer files have rope_parameters, older ones rope_theta with rope_scaling.
 double rope_theta_of(const JsonPlace& config) {
-  double theta = is_default(config, "rope_theta") ? 10000.0 : config.key("rope_theta").number();
+  constexpr double most = std::numeric_limits<double>::max();
+  double theta =
+      is_default(config, "rope_theta") ? 10000.0 : config.key("rope_theta").number(1, most);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (is_default(config, key)) continue;
     const JsonPlace rope = config.key(key);
@@ -105,9 +110,34 @@ double rope_theta_of(const JsonPlace& config) {
     if (!is_default(rope, "partial_rotary_factor") &&
         rope.key("partial_rotary_factor").number() != 1)
       rope.key("partial_rotary_factor").refuse("must be 1: whole heads are turned here");
-    if (!is_default(rope, "rope_theta")) theta = rope.key("rope_theta").number();
+    if (!is_default(rope, "rope_theta")) theta = rope.key("rope_theta").number(1, most);
   }
   return theta;
+}
+
+// A window as long as the model's positions leaves nothing out.
+void expect_no_window(const JsonPlace& config, bool is_mistral, std::int64_t sequence) {
+  constexpr const char* reason =
+      "every token attends to all before it here: must be null or as many as "
+      "max_position_embeddings";
+  // Of transformers' MistralConfig, which knows no use_sliding_window.
+  constexpr std::int64_t window_of_mistral = 4096;
+  if (is_mistral && !config.has("sliding_window")) {
+    if (sequence > window_of_mistral) {
+      config.key("max_position_embeddings")
+          .refuse(fmt::format("is more than Mistral's window of {}, which counts where no "
+                              "sliding_window is given; {}",
+                              window_of_mistral, reason));
+    }
+    return;
+  }
+  if (is_default(config, "sliding_window")) return;
+  // Some files of Llamas name a window that they do not use.
+  if (!is_mistral && !is_default(config, "use_sliding_window") &&
+      !config.key("use_sliding_window").truth())
+    return;
+  if (config.key("sliding_window").integer(1) < sequence)
+    config.key("sliding_window").refuse(reason);
 }
 
 }  // namespace
@@ -132,30 +162,40 @@ HuggingFaceForm llama_form(const RunConfig::Model& keys, std::int64_t vocabulary
   return form;
 }
 
-RunConfig::Model llama_keys(const JsonPlace& config) {
+RunConfig::Model llama_keys(const JsonPlace& config, bool is_mistral) {
   RunConfig::Model keys;
   keys.kind = "llama";
-  const auto size = [&](const char* key) {
-    return config.key(key).integer(1, most_huggingface_size);
+  const auto size = [&](const char* key, std::int64_t most) {
+    return config.key(key).integer(1, most);
   };
-  keys.layers = size("num_hidden_layers");
-  keys.hidden = size("hidden_size");
-  keys.heads = size("num_attention_heads");
-  keys.kv_heads =
-      is_default(config, "num_key_value_heads") ? keys.heads : size("num_key_value_heads");
-  keys.inner = size("intermediate_size");
-  keys.sequence = size("max_position_embeddings");
-  keys.vocabulary = size("vocab_size");
+  keys.layers = size("num_hidden_layers", most_layers);
+  keys.hidden = size("hidden_size", most_width);
+  keys.heads = size("num_attention_heads", most_width);
+  keys.kv_heads = keys.heads;
+  // Of transformers' MistralConfig; null is as many as heads there, too.
+  if (is_mistral && !config.has("num_key_value_heads")) keys.kv_heads = 8;
+  if (!is_default(config, "num_key_value_heads"))
+    keys.kv_heads = size("num_key_value_heads", most_width);
+  keys.inner = size("intermediate_size", most_width);
+  keys.sequence = size("max_position_embeddings", most_sequence);
+  keys.vocabulary = size("vocab_size", most_huggingface_size);
   keys.norm_epsilon =
-      is_default(config, "rms_norm_eps") ? 1e-6 : config.key("rms_norm_eps").number();
+      is_default(config, "rms_norm_eps") ? 1e-6 : config.key("rms_norm_eps").number(0, 1);
   keys.tied_embeddings =
       !is_default(config, "tie_word_embeddings") && config.key("tie_word_embeddings").truth();
   if (keys.hidden % keys.heads != 0)
     config.key("num_attention_heads")
         .refuse(fmt::format("must divide hidden_size, {}", keys.hidden));
-  if (keys.heads % keys.kv_heads != 0)
+  if (keys.heads % keys.kv_heads != 0) {
+    if (is_default(config, "num_key_value_heads")) {
+      config.key("num_attention_heads")
+          .refuse(fmt::format("must be a multiple of the {} heads of keys and values that Mistral "
+                              "has where no num_key_value_heads is given",
+                              keys.kv_heads));
+    }
     config.key("num_key_value_heads")
         .refuse(fmt::format("must divide num_attention_heads, {}", keys.heads));
+  }
   if (!is_default(config, "head_dim") &&
       config.key("head_dim").integer() != keys.hidden / keys.heads) {
     config.key("head_dim")
@@ -173,11 +213,7 @@ RunConfig::Model llama_keys(const JsonPlace& config) {
   }
   if (!is_default(config, "attention_dropout") && config.key("attention_dropout").number() != 0)
     config.key("attention_dropout").refuse("must be 0: a llama drops nothing here");
-  // Some files name a window that they do not use.
-  const bool uses_window =
-      is_default(config, "use_sliding_window") || config.key("use_sliding_window").truth();
-  if (!is_default(config, "sliding_window") && uses_window)
-    config.key("sliding_window").refuse("must be null: every token attends to all before it here");
+  expect_no_window(config, is_mistral, keys.sequence);
   keys.rope_theta = rope_theta_of(config);
   return keys;
 }

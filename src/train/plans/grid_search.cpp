@@ -94,6 +94,20 @@ std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::
   throw ConfigError("--ranks", fmt::format("{}", ranks), reason);
 }
 
+[[noreturn]] void refuse_all(const GridSearchWish& wish, const plan::GridLimits& limits,
+                             const plan::GridSearch& search) {
+  std::string reason = fmt::format(
+      "no grid of so many ranks works: train.global_batch = {} has to be a multiple of the data "
+      "ranks, the {} blocks of the model are the most stages, and {} the most tensor ranks that a "
+      "node has",
+      wish.config.train.global_batch, limits.blocks, limits.most_tensor);
+  if (search.refused > 0) {
+    reason += fmt::format("; {}: {}", plan::to_string(search.first_refused.candidate),
+                          search.first_refused.reason);
+  }
+  throw ConfigError("--ranks", fmt::format("{}", wish.ranks), reason);
+}
+
 }  // namespace
 
 const std::vector<std::string>& searched_keys() {
@@ -157,14 +171,7 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
       model_work(model, wish.config.train.global_batch, device_flops_of(wish.cluster, model));
   answer.search = search_within(wish, planner);
   plan::GridSearch& search = answer.search;
-  if (search.refused == search.candidates) {
-    throw ConfigError(
-        "--ranks", fmt::format("{}", wish.ranks),
-        fmt::format("no grid of so many ranks works: train.global_batch = {} has to be a multiple "
-                    "of the data ranks, the {} blocks of the model are the most stages, and {} "
-                    "tensor ranks the most that a node has",
-                    wish.config.train.global_batch, limits.blocks, limits.most_tensor));
-  }
+  if (search.refused == search.candidates) refuse_all(wish, limits, search);
   if (search.best.empty()) {
     // Which one needs least must not depend on the budget either.
     GridSearchWish nothing = wish;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.hpp"
 #include "base/file.hpp"
 
@@ -22,6 +25,33 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directo
   if (file.empty()) return data::make_tokenizer(name);
   const std::string path = run_directory + "/" + file;
   return data::make_tokenizer(name, read_text_file(path), path);
+}
+
+std::unique_ptr<data::Tokenizer> readable_tokenizer_of_run(const std::string& run_directory,
+                                                           const std::string& name,
+                                                           const std::string& given) {
+  if (!given.empty()) return tokenizer_of_run(run_directory, name, given);
+  try {
+    return tokenizer_of_run(run_directory, name);
+  } catch (const IoError&) {
+    return nullptr;
+  }
+}
+
+FoundTokenizer tokenizer_of_folder(const std::string& folder) {
+  std::error_code error;
+  const auto is_there = [&](const char* name) {
+    return std::filesystem::exists(std::filesystem::path(folder) / name, error);
+  };
+  if (!is_there("tokenizer.json") && !is_there("vocab.json") && !is_there("tokenizer.model"))
+    return {};
+  try {
+    return {data::open_tokenizer(folder), {}};
+  } catch (const ConfigError& refused) {
+    return {nullptr, refused.what()};
+  } catch (const IoError& refused) {
+    return {nullptr, refused.what()};
+  }
 }
 
 void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_vocabulary,

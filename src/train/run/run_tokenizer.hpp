@@ -21,6 +21,20 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directo
                                                   const std::string& name,
                                                   const std::string& given = {});
 
+// As tokenizer_of_run, for those who can do without: null also where the run's own is gone or
+// damaged.
+std::unique_ptr<data::Tokenizer> readable_tokenizer_of_run(const std::string& run_directory,
+                                                           const std::string& name,
+                                                           const std::string& given);
+
+struct FoundTokenizer {
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::string refused;  // why there is none though the folder has files of one; else empty
+};
+
+// Of a folder of Hugging Face's with a model, whose weights need no tokenizer.
+FoundTokenizer tokenizer_of_folder(const std::string& folder);
+
 // Throws ConfigError where the tokenizer that the user gave by --tokenizer has more tokens than a
 // model of so many: their vectors are nowhere.
 void expect_tokenizer_fits(const data::Tokenizer& tokenizer, std::int64_t model_vocabulary,

@@ -53,7 +53,7 @@ void check_grid(const RunConfig& config, int ranks) {
     const std::int64_t others = config.grid.pipeline * config.grid.tensor;
     throw ConfigError(
         "grid", "",
-        fmt::format("data {} × pipeline {} × tensor {} wants {}, and started were {}; use "
+        fmt::format("data {} × pipeline {} × tensor {} wants {}, and this start has {}; use "
                     "`mpirun -n {}`{}",
                     config.grid.data, config.grid.pipeline, config.grid.tensor,
                     counted(wanted, "rank"), ranks, wanted,

@@ -233,6 +233,16 @@ TEST(TokenSamples, RefusesWhatDoesNotGoTogether) {
   expect_io_error(raw, "has 100 tokens", [&] {
     TokenSamples("data.path", {{1, bytes}, {1, raw}}, "tokens", 100);
   });
+  // What has no header has 16 bits.
+  EXPECT_EQ(TokenSamples("data.path", {{1, raw}}, "tokens", 8, 65536).vocabulary(), 65536);
+  try {
+    TokenSamples("data.path", {{1, raw}}, "tokens", 8, 65537);
+    ADD_FAILURE() << "tokens of 16 bits named 65537";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot name a vocabulary of 65537"),
+              std::string::npos)
+        << error.what();
+  }
   for (const char* text : {"0*a.bin, 1*b.bin", "-1*a.bin,b.bin", "x*a.bin,b.bin", "1*a.bin,",
                            "nan*a.bin, b.bin", "1*", ", a.bin"})
     EXPECT_THROW(parse_blend("data.path", text), ConfigError) << text;
@@ -256,6 +266,10 @@ TEST(TextConverter, TakesTokensOfOtherPrograms) {
   EXPECT_EQ(all_of(conversion.output), expected);
   conversion.inputs = {scratch.write("c.bin", bytes_of<std::uint16_t>({1, 256}))};
   expect_io_error(conversion.inputs[0], "token 256 at 1", [&] { convert_text(conversion); });
+  // Whose tokens they are its header says.
+  conversion.inputs = {
+      scratch.write("d.bin", llmc(20240520, 1, 100) + counting<std::uint16_t>(100, 100))};
+  expect_io_error(conversion.inputs[0], "vocabulary of 50257", [&] { convert_text(conversion); });
 }
 
 }  // namespace
