@@ -122,6 +122,17 @@ class BenchTest(ProgramTest):
                 # Half of the model's states are another rank's.
                 self.assertLess(two["planned_peak_bytes"], one["planned_peak_bytes"])
 
+    # Every rank its share of what the model is, whatever of it stands on several.
+    def test_operations_are_those_of_the_model(self):
+        def of_step(*grid, ranks=0):
+            line = self.bench(*grid, ranks=ranks)
+            return line["operations_per_second"] * line["step_seconds"] * max(ranks, 1)
+        one = of_step()
+        pipeline = ("--grid.pipeline", 2, "--grid.schedule")
+        for grid in ((*pipeline, "1f1b"), (*pipeline, "chimera"), ("--grid.tensor", 2), ("--grid.data", 2)):
+            with self.subTest(grid):
+                self.assertAlmostEqual(of_step(*grid, ranks=2) / one, 1)
+
     def test_a_tensor_rank_is_profiled_without_what_communicates(self):
         self.assertIn("layer_norm", run("profile", self.config, "--grid.tensor", 2).stdout)
 
