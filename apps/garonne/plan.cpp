@@ -296,7 +296,7 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   planned.ranks_on_node = target.ranks_on_node;
   planned.threads = target.threads;
   if (answer.costs != train::CostSource::Declared) planned.step_seconds = plan.seconds;
-  planned.parameter_elements = setup.model.graph.parameter_elements();
+  planned.parameter_elements = train::whole_parameter_elements(setup.model);
   planned.budget_bytes = budget;
   planned.host_bytes = host_bytes_of(setup);
   const std::string job = write_job(*options.job, planned);

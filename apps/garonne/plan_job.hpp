@@ -34,9 +34,9 @@ struct PlannedJob {
   bool on_gpus = false;
   std::int64_t ranks_on_node = 1;
   int threads = 1;
-  double step_seconds = 0;  // 0 = not known
-  std::int64_t parameter_elements = 0;
-  std::int64_t budget_bytes = 0;  // of a rank
+  double step_seconds = 0;              // 0 = not known
+  std::int64_t parameter_elements = 0;  // of the whole model, whatever the grid
+  std::int64_t budget_bytes = 0;        // of a rank
   // Of a rank, for what is below a device with memory of its own; 0 = nothing, or not known.
   std::int64_t host_bytes = 0;
 };

@@ -34,7 +34,7 @@ std::string write_found_job(const RunConfig& config, const SearchOptions& option
   if (answer.measured || options.is_cluster_file) planned.step_seconds = best.outcome.seconds;
   train::Setup setup = train::make_setup(planned.config, facts, threads, 0, device);
   train::use_host_of(cluster, setup);
-  planned.parameter_elements = setup.model.graph.parameter_elements();
+  planned.parameter_elements = train::whole_parameter_elements(setup.model);
   planned.budget_bytes = budget_bytes;
   planned.host_bytes = host_bytes_of(setup);
   return write_job(*options.job, planned);

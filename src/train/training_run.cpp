@@ -162,8 +162,7 @@ StepMetrics TrainingRun::metrics_of(const exec::StepOutputs& outputs, std::int64
   metrics.planned_peak_bytes = largest_planned_peak_;
   metrics.time =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  if (costs_.product_roof > 0)
-    metrics.utilisation = operations_of_rank_ / metrics.seconds / costs_.product_roof;
+  metrics.utilisation = rates_of(work_, session_.size(), metrics.seconds).utilisation;
   return metrics;
 }
 

@@ -18,6 +18,7 @@
 #include "train/checkpoint/checkpoint_keeper.hpp"
 #include "train/checkpoint/manifest.hpp"
 #include "train/plans/saving_plan.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/run/gradient_capture.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/run/phase.hpp"
@@ -115,6 +116,7 @@ class TrainingRun {
   Saving saving_;
   plan::Program program_;
   plan::CostTable costs_;  // of this model's nodes
+  ModelWork work_;         // of a step of all ranks
   nn::Products products_;
   std::unique_ptr<ComputeSession> compute_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -148,7 +150,6 @@ class TrainingRun {
   bool told_of_long_waits_ = false;
   exec::StepOutputs outputs_;  // of the last step
   std::vector<double> step_seconds_;
-  double operations_of_rank_ = 0;  // of the model in a step, the mean over ranks
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
   std::unique_ptr<StopWatch> stop_;         // its thread uses the others

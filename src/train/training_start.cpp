@@ -20,7 +20,6 @@
 #include "train/plans/grid_table.hpp"
 #include "train/plans/saved_programs.hpp"
 #include "train/run/run_tokenizer.hpp"
-#include "train/setup/model_operations.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/start_check.hpp"
 #include "train/stop/stop_file.hpp"
@@ -267,6 +266,10 @@ void TrainingRun::plan() {
              return false;
            });
   });
+  session_.agree([&] {
+    work_ = model_work(whole_.config, whole_.facts, threads_, whole_.declaration.device,
+                       costs_.product_roof);
+  });
   choice_ = options_.given_programs.empty()
                 ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
                 : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
@@ -489,11 +492,6 @@ void TrainingRun::begin() {
   stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say_note();
-  double operations = 0;
-  for (const double mine : session_.all_gather(
-           std::vector<double>{declared_operations(setup_.model.graph) * program_.micro_batches}))
-    operations += mine;
-  operations_of_rank_ = operations / session_.size();
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`garonne plan` without a grid: the ten best of a number of ranks, on clusters from files."""
 import json
+import math
 import os
 import re
 import time
@@ -186,6 +187,22 @@ class GridSearchTest(ProgramTest):
         run("plan", self.config, *arguments, *pinned, "--sbatch", script)
         self.assertIn("--grid.tensor 2", script.read_text())
         self.assertNotIn("--grid.zero 0", script.read_text())
+
+    # Every rank writes its part of the whole model, with two states, before the job's time is over.
+    def test_a_job_is_warned_in_time_for_its_checkpoint(self):
+        cluster = self.folder / "large.toml"
+        cluster.write_text(CLUSTER.replace("64 MiB", "256 GiB"))
+        arguments = ("--cluster", cluster, "--memory.budget", "256GiB", "--model.layers", 2, "--model.hidden", 4096,
+                     "--train.micro_batch", 1)
+        numbers = self.search(*arguments)["parameters"]
+        script = self.folder / "large.sbatch"
+        for grid in (("--grid.data", 2), ("--grid.tensor", 2), ("--ranks", 2, "--search", "--grid.tensor", 2)):
+            with self.subTest(grid):
+                answer = self.search(*arguments, *grid, "--sbatch", script, "--time-limit", 600)
+                step = answer.get("grids", [answer])[0]["seconds"]
+                written = numbers * 12 // 2 / 100e6
+                warning = int(re.search(r"--signal=B:USR1@(\d+)", script.read_text())[1])
+                self.assertEqual(warning, math.ceil(180 + 2 * (step + written)))
 
     def test_other_rates(self):
         arguments = ("--ranks", 8, "--cluster", self.cluster)

@@ -2,6 +2,7 @@
 """What is shown and measured of several ranks: the table of the grid at start, `bench links` and the cluster file that
 it writes, `bench` on grids, and the same over emulated hosts where this machine allows them."""
 import json
+import math
 import os
 import pathlib
 import re
@@ -83,7 +84,25 @@ class StartTest(ProgramTest):
             line = next(line for line in self.train(directory, "--model.hidden", 128, *arguments, **options).stdout.splitlines()
                         if line.startswith("model "))
             return line.split("·")[-1]
-        self.assertEqual(shown(self.directory("one")), shown(self.directory("two"), "--grid.tensor", 2, ranks=2))
+        one = shown(self.directory("one"))
+        self.assertEqual(one, shown(self.directory("two"), "--grid.tensor", 2, ranks=2))
+
+        def planned(*grid):
+            arguments = ("plan", self.config, "--model.hidden", 128, *grid)
+            text = run(*arguments).stdout
+            self.assertIn(one.split(",")[0].strip(), text.splitlines()[0])
+            return json.loads(run(*arguments, "--json").stdout), re.findall(r"^stage .* ([\d.]+) M parameters", text, re.MULTILINE)
+        pipeline = ("--grid.pipeline", 2)
+        for grid in ((), pipeline, (*pipeline, "--grid.schedule", "chimera")):
+            with self.subTest(grid):
+                alone, stages = planned(*grid)
+                divided, stages_of_divided = planned(*grid, "--grid.tensor", 2)
+                self.assertEqual(alone["parameters"], sum(math.prod(weight["shape"]) for weight in alone["weights"]))
+                self.assertEqual(alone["parameters"], divided["parameters"])
+                self.assertEqual(stages, stages_of_divided)
+                self.assertEqual([f"{stage['parameters'] / 1e6:.2f}" for stage in alone.get("stages", ())], stages)
+                self.assertEqual([stage["parameters"] for stage in alone.get("stages", ())],
+                                 [stage["parameters"] for stage in divided.get("stages", ())])
 
 
 class BenchTest(ProgramTest):
@@ -102,6 +121,17 @@ class BenchTest(ProgramTest):
                 self.assertGreaterEqual(two["peak_bytes"], 0.99 * two["planned_peak_bytes"])
                 # Half of the model's states are another rank's.
                 self.assertLess(two["planned_peak_bytes"], one["planned_peak_bytes"])
+
+    # Every rank its share of what the model is, whatever of it stands on several.
+    def test_operations_are_those_of_the_model(self):
+        def of_step(*grid, ranks=0):
+            line = self.bench(*grid, ranks=ranks)
+            return line["operations_per_second"] * line["step_seconds"] * max(ranks, 1)
+        one = of_step()
+        pipeline = ("--grid.pipeline", 2, "--grid.schedule")
+        for grid in ((*pipeline, "1f1b"), (*pipeline, "chimera"), ("--grid.tensor", 2), ("--grid.data", 2)):
+            with self.subTest(grid):
+                self.assertAlmostEqual(of_step(*grid, ranks=2) / one, 1)
 
     def test_a_tensor_rank_is_profiled_without_what_communicates(self):
         self.assertIn("layer_norm", run("profile", self.config, "--grid.tensor", 2).stdout)

@@ -187,6 +187,22 @@ class StateTest(ProgramTest):
                                used["model_operations"] / data["summary"]["measured_seconds"] / 50e9)
         self.assertGreaterEqual(used["hardware_operations"], used["model_operations"])
 
+    # A rank's share is that of the work of the model, whatever of it stands on several ranks.
+    def test_utilisation_is_of_the_model_on_any_grid(self):
+        pipeline = ("--grid.pipeline", 2, "--grid.schedule")
+        found = {}
+        for grid in ((), ("--grid.data", 2), (*pipeline, "1f1b"), (*pipeline, "chimera"), ("--grid.tensor", 2)):
+            with self.subTest(grid):
+                directory = self.directory("-".join(map(str, grid)) or "one")
+                ranks = 2 if grid else 1
+                self.train(directory, "--train.steps", 3, *grid, ranks=ranks)
+                run("report", directory, "--budgets", 0)
+                found[grid] = page_data(directory / "report.html")["utilisation"]["model_operations"]
+                roof = json.loads((directory / "costs.json").read_text())["product_roof"]
+                for row in metrics(directory):
+                    self.assertAlmostEqual(row["utilisation"] * row["seconds"] * roof * ranks / found[grid], 1)
+        self.assertEqual(len(set(found.values())), 1, found)
+
     # Between the ends of two steps nothing is left out and nothing is counted twice, whatever the machine does meanwhile.
     def test_the_seconds_of_rows_are_all_there_are(self):
         for saving in ("synchronous", "auto"):

@@ -9,7 +9,7 @@
 
 #include "train/bench/made_up_run.hpp"
 #include "train/plans/grid_plan.hpp"
-#include "train/setup/model_operations.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
@@ -50,9 +50,11 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   result.resident_bytes = usage.ru_maxrss * 1024;
-  result.operations_per_second =
-      declared_operations(setup.model.graph) * program.micro_batches / result.step_seconds;
   result.product_roof = run.costs().product_roof;
+  const ModelWork work = model_work(setup.config, setup.facts, setup.declaration.threads,
+                                    setup.declaration.device, result.product_roof);
+  result.operations_per_second =
+      rates_of(work, session.size(), result.step_seconds).operations_per_second;
   std::map<std::string, double> by_kind;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];

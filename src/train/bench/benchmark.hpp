@@ -18,10 +18,9 @@ struct BenchmarkResult {
   double tokens_per_second = 0;   // 0 where samples are not made of tokens
   std::int64_t peak_bytes = 0;    // this and the next: of the rank with the largest plan
   std::int64_t planned_peak_bytes = 0;
-  std::int64_t resident_bytes = 0;  // of this process, its maximum
-  double operations_per_second =
-      0;                    // of a rank: the declared operations of a step over its seconds
-  double product_roof = 0;  // of a rank: fastest large product of the profile
+  std::int64_t resident_bytes = 0;   // of this process, its maximum
+  double operations_per_second = 0;  // of the model, the mean over ranks
+  double product_roof = 0;           // of a rank: fastest large product of the profile
   std::vector<std::pair<std::string, double>> seconds_by_kind;  // of the last step
 };
 

@@ -78,7 +78,7 @@ ordered_json stages_json(const GridPlan& plan) {
   ordered_json stages = ordered_json::array();
   for (const StagePlan& stage : plan.stages) {
     stages.push_back({{"plan", stage.choice.program.name},
-                      {"parameters", stage.setup.model.graph.parameter_elements()},
+                      {"parameters", whole_parameter_elements(stage.setup.model)},
                       {"peak_bytes", stage.prediction.peak_bytes},
                       {"minimum_budget_bytes", stage.choice.minimum_budget_bytes},
                       {"seconds", stage.prediction.seconds}});
@@ -98,7 +98,7 @@ std::string format_stages(const PlanAnswer& answer) {
     const auto& nodes = stage.setup.model.graph.nodes;
     text += fmt::format("stage {:<3} {:<{}} peak {:>11}  {:>9.2f} M parameters {} to {}{}\n", s,
                         stage.choice.program.name, width, format_bytes(stage.prediction.peak_bytes),
-                        static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6,
+                        static_cast<double>(whole_parameter_elements(stage.setup.model)) / 1e6,
                         nodes.front().name,
                         nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
                         s == plan.largest ? "  <- shown below" : "");
@@ -187,7 +187,7 @@ ordered_json to_json(const PlanAnswer& answer) {
                        {"peak_bytes", choice.prediction.peak_bytes},
                        {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
                        {"minimum_budget_bytes", plan.minimum_budget_bytes},
-                       {"parameters", whole.model.graph.parameter_elements()},
+                       {"parameters", whole_parameter_elements(whole.model)},
                        {"micro_batches", whole.step.micro_batches},
                        {"costs", name_of(answer.costs)},
                        {"memory", memory_json(memory_of(answer), tiers_of(answer))},
@@ -234,7 +234,7 @@ std::string format_plan(const PlanAnswer& answer) {
   std::string text = fmt::format("{}: {} · {} a rank · {:.2f} M parameters, {}\n",
                                  counted(whole.grid.ranks(), "rank"), to_string(whole.grid.shape()),
                                  counted(whole.step.micro_batches, "micro-batch"),
-                                 static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
+                                 static_cast<double>(whole_parameter_elements(whole.model)) / 1e6,
                                  describe_numbers(whole.config));
   text += describe_overlaps(whole);
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)

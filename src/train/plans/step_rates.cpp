@@ -9,6 +9,14 @@
 
 namespace garonne::train {
 
+Setup undivided_setup(const RunConfig& config, const DataFacts& facts, int threads,
+                      const std::optional<plan::DeviceFacts>& device) {
+  RunConfig undivided = config;
+  undivided.grid = RunConfig::GridKeys();
+  undivided.train.global_batch = undivided.train.micro_batch;  // one rank need not make them all
+  return make_setup(undivided, facts, threads, 0, device);
+}
+
 ModelWork model_work(const Setup& undivided, std::int64_t global_batch, double device_flops) {
   const RunConfig& config = undivided.config;
   ModelWork work;
@@ -23,10 +31,7 @@ ModelWork model_work(const Setup& undivided, std::int64_t global_batch, double d
 
 ModelWork model_work(const RunConfig& config, const DataFacts& facts, int threads,
                      const plan::DeviceFacts& device, double device_flops) {
-  RunConfig undivided = config;
-  undivided.grid = RunConfig::GridKeys();
-  undivided.train.global_batch = undivided.train.micro_batch;  // one rank need not make them all
-  return model_work(make_setup(undivided, facts, threads, 0, device), config.train.global_batch,
+  return model_work(undivided_setup(config, facts, threads, device), config.train.global_batch,
                     device_flops);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "plan/model/cluster.hpp"
@@ -18,6 +19,11 @@ struct ModelWork {
   double operations = 0;    // of the model, as declared_operations() has it; 0 = nobody counted
   double device_flops = 0;  // a second, of one device; 0 = not known
 };
+// The run's model on one rank, whatever its grid is, for one micro-batch. `device`: as make_setup
+// takes it. Throws as make_setup.
+Setup undivided_setup(const RunConfig& config, const DataFacts& facts, int threads,
+                      const std::optional<plan::DeviceFacts>& device = std::nullopt);
+
 // `undivided`: the model on one rank, with any micro-batch.
 ModelWork model_work(const Setup& undivided, std::int64_t global_batch, double device_flops);
 // Of the configuration's grid, whatever it is; throws as make_setup.

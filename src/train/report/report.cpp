@@ -201,15 +201,11 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     data["parameters"] = whole_parameter_elements(setup.model);
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
     const double peak_flops = options.cluster ? device_flops_of(*options.cluster, setup) : 0;
-    RunConfig undivided = planned;
-    undivided.grid = RunConfig::GridKeys();
-    undivided.train.global_batch = undivided.train.micro_batch;  // one rank need not make all
-    data["utilisation"] =
-        utilisation_json(make_setup(undivided, *facts, threads).model.graph,
-                         static_cast<double>(config.train.global_batch) /
-                             static_cast<double>(config.train.micro_batch),
-                         static_cast<int>(config.grid.tensor), ranks, programs,
-                         data["summary"]["measured_seconds"].get<double>(), peak_flops);
+    const Setup undivided = undivided_setup(planned, *facts, threads);
+    data["utilisation"] = utilisation_json(
+        undivided.model.graph, model_work(undivided, config.train.global_batch, peak_flops),
+        static_cast<int>(config.grid.tensor), ranks, programs,
+        data["summary"]["measured_seconds"].get<double>());
     if (options.budgets > 0) {
       data["curve"] = to_json(budget_curve(setup, options.budgets, [&](int done, int all) {
         options.progress("budgets", done, all);

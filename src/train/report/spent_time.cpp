@@ -53,10 +53,11 @@ ordered_json time_json(const std::vector<StepMetrics>& rows) {
           {"training_share", all > 0 ? (steps - data) / all : 0}};
 }
 
-ordered_json utilisation_json(const plan::ModelGraph& graph, double micro_batches, int tensor_ranks,
-                              int ranks, const std::vector<RankProgram>& programs,
-                              double step_seconds, double peak_flops) {
-  const double model = declared_operations(graph) * micro_batches;
+ordered_json utilisation_json(const plan::ModelGraph& graph, const ModelWork& work,
+                              int tensor_ranks, int ranks, const std::vector<RankProgram>& programs,
+                              double step_seconds) {
+  const double model = work.operations;
+  const double peak_flops = work.device_flops;
   double hardware = model;
   // Of a node that is divided over tensor ranks each runs its part.
   for (const RankProgram& rank : programs)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/model/model_graph.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/report/report_program.hpp"
 #include "train/run/metrics_file.hpp"
 
@@ -16,15 +17,14 @@ namespace garonne::train {
 // nothing of most.
 nlohmann::ordered_json time_json(const std::vector<StepMetrics>& rows);
 
-// Operations of a step and, of `peak_flops` a rank (0 = not known), the share that is used:
+// Operations of a step and the share that is used of a device's rate, where `work` has one:
 //   model FLOP utilisation = operations of the model a step / (seconds a step · ranks · peak)
 // and hardware FLOP utilisation with what runs again counted, too (Korthikanti et al., "Reducing
 // Activation Recomputation in Large Transformer Models", 2022). `graph`: of the whole model, for a
-// micro-batch; `micro_batches`: of all data ranks in a step; `programs`: of all ranks, may be none.
-// The key `utilisation`.
-nlohmann::ordered_json utilisation_json(const plan::ModelGraph& graph, double micro_batches,
+// micro-batch; `work`: of a step; `programs`: of all ranks, may be none. The key `utilisation`.
+nlohmann::ordered_json utilisation_json(const plan::ModelGraph& graph, const ModelWork& work,
                                         int tensor_ranks, int ranks,
                                         const std::vector<RankProgram>& programs,
-                                        double step_seconds, double peak_flops);
+                                        double step_seconds);
 
 }  // namespace garonne::train
