@@ -185,10 +185,11 @@ class Evaluation(ProgramTest):
         tokenizer.write_text(json.dumps(small_tokenizer()))
         run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", tokenizer)
         self.train(lost, "--data.path", tokens, "--train.steps", 1)
-        before = run("eval", lost, "--ids", "--generate", "5 6", *greedy).stdout
+        of_ids = ("eval", lost, "--ids", "--generate", "5 6", *greedy, "--json")
+        before = json.loads(run(*of_ids).stdout)["generated_ids"]
         for content in ("{", None):
             (lost / "tokenizer.json").unlink() if content is None else (lost / "tokenizer.json").write_text(content)
-            self.assertEqual(run("eval", lost, "--ids", "--generate", "5 6", *greedy).stdout, before)
+            self.assertEqual(json.loads(run(*of_ids).stdout)["generated_ids"], before)
             run("eval", lost, "--generate", "the ", check=5)
         # Without any tokenizer, several, and the same by several ranks.
         several = ("eval", bare, "--ids", "--generate", "5 6", "--tokens", 4, "--continuations", 3, "--json")
