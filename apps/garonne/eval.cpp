@@ -36,15 +36,17 @@ struct EvalOptions {
   std::string data;           // in the place of the run's validation data
   std::string part;           // of its tokens files
   std::int64_t batches = -1;  // 0 = all; −1 = those of the run
+  bool no_validation = false;
   bool json = false;
 };
 
 // Options that one kind of model has and the other has not, as given.
 struct Given {
   bool generate = false;
-  std::string of_grid;      // the first such; empty = none
-  std::string of_fields;    // likewise
-  std::string of_generate;  // likewise
+  std::string of_validation;  // the first such; empty = none
+  std::string of_grid;        // likewise
+  std::string of_fields;      // likewise
+  std::string of_generate;    // likewise
 };
 
 void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
@@ -57,6 +59,12 @@ void check_given(const EvalOptions& options, const Given& given, const std::stri
     train::expect_model_of(train::text_kind(), kind, "--part", options.part);
   if (!options.part.empty() && options.data.empty())
     throw ConfigError("--part", options.part, "is of the files of --data, which is not given");
+  if (options.no_validation && !given.generate)
+    throw ConfigError("--no-validation", "",
+                      "leaves nothing to do; ask for a text with --generate or --generate-from");
+  if (options.no_validation && !given.of_validation.empty())
+    throw ConfigError(given.of_validation, "",
+                      "is of the validation that --no-validation leaves out; give one of them");
   if (!given.generate && !given.of_generate.empty())
     throw ConfigError(given.of_generate, "",
                       "is of texts that --generate or --generate-from asks for, and neither is "
@@ -177,13 +185,14 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   const bool quiet = options.json || session.rank() != 0;
   session.agree(
       [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
-  train::TrainedModel trained =
-      train::open_trained_model(options.run, options.step, session,
-                                grid_of(options, given, session.size()), options.data.empty());
+  train::TrainedModel trained = train::open_trained_model(
+      options.run, options.step, session, grid_of(options, given, session.size()),
+      options.data.empty() && !options.no_validation);
   if (!options.data.empty()) trained.config.data.validation = options.data;
   // What was imported has seen no data, and writes texts without.
   const bool without_data =
-      given.generate && trained.config.data.path.empty() && options.data.empty();
+      options.no_validation ||
+      (given.generate && trained.config.data.path.empty() && options.data.empty());
   std::unique_ptr<train::Workload> workload;
   const bool text = &train::workload_kind(trained.config.model.kind) == &train::text_kind();
   if (!without_data) {
@@ -228,8 +237,9 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   if (without_data) {
     result["validation_loss"] = nullptr;
     if (!quiet)
-      fmt::print("step {}: no validation, since {} names no data.path\n", trained.step,
-                 options.run);
+      fmt::print(
+          "step {}: no validation{}\n", trained.step,
+          options.no_validation ? "" : fmt::format(", since {} names no data.path", options.run));
   } else {
     evaluate_loss(trained, setup, *workload, options.batches, quiet, result, session);
   }
@@ -255,23 +265,26 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->add_option("--step", options->step,
                    "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
-  command
-      ->add_option(
-          "--data", options->data,
-          "files to evaluate on, as a test set, in the place of the validation data of the "
-          "run")
-      ->option_text("PATH");
-  command
-      ->add_option("--part", options->part,
-                   "text: which tokens of the files of --data: training or validation [validation "
-                   "where a file has them]")
-      ->check(CLI::IsMember({"training", "validation"}))
-      ->option_text("NAME");
-  command
-      ->add_option("--batches", options->batches,
-                   "micro-batches of the loss, spread evenly over the data; 0 = all "
-                   "[evaluation.batches of the run]")
-      ->check(count(0));
+  const std::vector<const CLI::Option*> of_validation = {
+      command
+          ->add_option("--data", options->data,
+                       "files to evaluate on, as a test set, in the place of the validation data "
+                       "of the run")
+          ->option_text("PATH"),
+      command
+          ->add_option("--part", options->part,
+                       "text: which tokens of the files of --data: training or validation "
+                       "[validation where a file has them]")
+          ->check(CLI::IsMember({"training", "validation"}))
+          ->option_text("NAME"),
+      command
+          ->add_option("--batches", options->batches,
+                       "micro-batches of the loss, spread evenly over the data; 0 = all "
+                       "[evaluation.batches of the run]")
+          ->check(count(0)),
+  };
+  command->add_flag("--no-validation", options->no_validation,
+                    "text: only write it; no data are read");
   const TextEvalFlags texts = add_text_options(*command, options->texts);
   const std::vector<const CLI::Option*> of_grid = {
       command
@@ -346,8 +359,8 @@ void add_eval(CLI::App& app, Chosen& chosen) {
                                         [](const auto* option) { return option->count() > 0; });
         return found == several.end() ? std::string() : (*found)->get_name();
       };
-      const Given given{!first_of(texts.prompts).empty(), first_of(of_grid), first_of(of_fields),
-                        first_of(texts.of_generate)};
+      const Given given{!first_of(texts.prompts).empty(), first_of(of_validation),
+                        first_of(of_grid), first_of(of_fields), first_of(texts.of_generate)};
       return evaluate(*options, given, session);
     };
   });

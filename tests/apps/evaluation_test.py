@@ -4,6 +4,7 @@ what commands say of files that are not what they want."""
 import array
 import gzip
 import json
+import pathlib
 import random
 import re
 import unittest
@@ -161,6 +162,24 @@ class Evaluation(ProgramTest):
             refused = run("eval", self.trained, option, *value, check=2).stderr
             self.assertIn(option, refused)
             self.assertIn("--generate", refused)
+
+    def test_a_text_without_a_validation(self):
+        directory, data = self.directory("without-data"), self.folder / "there-for-a-while.bin"
+        data.write_bytes(pathlib.Path(self.known).read_bytes())
+        self.train(directory, "--data.path", data, "--model.vocabulary", 256, "--train.steps", 1)
+        write = ("eval", directory, "--ids", "--generate", "5 6", "--tokens", 4, "--json")
+        before = json.loads(run(*write).stdout)
+        self.assertIsNotNone(before["validation_loss"])
+        data.unlink()
+        run(*write, check=5)
+        for ranks, grid in ((0, ()), (2, ("--grid.pipeline", 2))):
+            alone = json.loads(run(*write, "--no-validation", *grid, ranks=ranks).stdout)
+            self.assertIsNone(alone["validation_loss"])
+            self.assertEqual(alone["generated_ids"], before["generated_ids"])
+        self.assertIn("step 1: no validation\n", run(*write[:-1], "--no-validation").stdout)
+        for option in (("--data", self.known), ("--batches", 1)):
+            self.assertIn(option[0], run(*write, "--no-validation", *option, check=2).stderr)
+        self.assertIn("--generate", run("eval", directory, "--no-validation", check=2).stderr)
 
     def test_ids_in_the_place_of_texts(self):
         greedy = ("--tokens", 6, "--temperature", 0)
