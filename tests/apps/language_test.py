@@ -104,8 +104,9 @@ class Language(ProgramTest):
         self.assertEqual(texts()[0], several[0])
         self.assertNotEqual(texts("--temperature", 0, "--repetition-penalty", 20), greedy)
         self.assertEqual(texts("--temperature", 0, "--tokenizer", self.tokenizer), greedy)
-        for option, value in (("--top-p", 0), ("--top-k", 0), ("--temperature", -1), ("--continuations", 0)):
-            run("eval", directory, "--generate", "x", option, value, check=2)
+        for option, value in (("--top-p", 0), ("--top-k", 0), ("--temperature", -1), ("--continuations", 0),
+                              ("--temperature", "nan"), ("--top-p", "nan"), ("--repetition-penalty", "-NaN")):
+            self.assertIn(option, run("eval", directory, "--generate", "x", option, value, check=2).stderr)
 
     def test_files_of_other_programs(self):
         # The tokens of the tokens file, as nanoGPT writes them, and as Megatron does, in two parts.
