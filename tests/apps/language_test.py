@@ -205,7 +205,8 @@ class Language(ProgramTest):
             "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0, ranks=2)
         self.assertEqual(self.exported(self.directory("grid")), exported)
         for change, text in (({"model_type": "bert"}, "model_type"), ({"n_inner": 5}, "n_inner"), ({"n_layer": 3}, "no tensor"),
-                             ({"attn_pdrop": 1}, "attn_pdrop"),
+                             ({"attn_pdrop": 1}, "attn_pdrop"), ({"embd_pdrop": 0.3}, "embd_pdrop = 0.3: must be resid_pdrop"),
+                             ({"embd_pdrop": None, "resid_pdrop": 0.2}, "resid_pdrop = 0.2: must be embd_pdrop, 0.1"),
                              ({"n_embd": 64, "n_inner": None}, "shape"), ({"activation_function": "relu"}, "activation_function")):
             config = json.loads((folder / "config.json").read_text()) | change
             other = self.directory("other")
