@@ -316,6 +316,30 @@ class Language(ProgramTest):
         self.assertFalse([ids for ids in made if 645 <= ids[-1] < 650])
         self.assertTrue([ids for ids in made if ids[-1] >= 650])
 
+    def test_an_export_leaves_no_other_tokenizer(self):
+        model = SOURCE / "tests/data/tokenizers/sentencepiece/bpe-bytes.model"
+        tokens = self.folder / "pieces-export.h5"
+        run("data", "text", self.folder / "train.txt", "--validation", self.folder / "validation.txt", "--output", tokens,
+            "--tokenizer", model)
+        pieces, of_bytes = self.directory("pieces"), self.directory("bytes")
+        self.train(pieces, "--data.path", tokens, "--train.steps", 1)
+        self.train(of_bytes, "--train.steps", 1)
+        target = self.directory("export")
+        for directory, there, gone in ((pieces, "tokenizer.model", "tokenizer.json"), (of_bytes, "tokenizer.json", "tokenizer.model"),
+                                       (pieces, "tokenizer.model", "tokenizer.json")):
+            run("checkpoint", "export", directory, "--to", "huggingface", target)
+            self.assertTrue((target / there).exists())
+            self.assertFalse((target / gone).exists())
+            self.assertTrue((target / "tokenizer_config.json").exists())
+        # What nobody exported stays, and is refused where it would be taken for the export's.
+        other = self.directory("other")
+        other.mkdir()
+        shutil.copy(model, other)
+        shutil.move(other / model.name, other / "tokenizer.model")
+        refused = run("checkpoint", "export", of_bytes, "--to", "huggingface", other, check=2).stderr
+        self.assertIn("tokenizer.model", refused)
+        self.assertEqual([file.name for file in other.iterdir()], ["tokenizer.model"])
+
     def test_a_prompt_that_is_no_tokens(self):
         theirs = (SOURCE / "tests/data/tokenizers/sentencepiece/unigram.model").read_bytes()
 

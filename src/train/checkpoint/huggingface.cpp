@@ -2,10 +2,12 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -69,6 +71,32 @@ std::vector<TensorSource> sources_of(const StoredModel& model, const HuggingFace
 
 constexpr const char* tokenizer_config = "tokenizer_config.json";
 
+// Files of tokenizers in the folder that an export of `files` does not write: readers of the folder
+// would take them for its own.
+std::vector<std::string> other_tokenizers(const std::string& directory,
+                                          const std::vector<std::string>& files) {
+  std::vector<std::string> names = {tokenizer_config};
+  for (const std::string& kind : data::tokenizer_names()) {
+    const std::string name = data::tokenizer_file(kind);
+    if (!name.empty()) names.push_back(name);
+  }
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const std::string& name : names) {
+    const bool is_written = std::find(files.begin(), files.end(), name) != files.end();
+    if (!is_written && std::filesystem::exists(directory + "/" + name, error))
+      others.push_back(name);
+  }
+  return others;
+}
+
+void remove_file(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error)
+    throw IoError(path, "is of an earlier export and cannot be removed: " + error.message());
+}
+
 void export_tokenizer(const data::Tokenizer& tokenizer, const data::TokenizerFile& file,
                       const TextMarks& marks, std::int64_t sequence, const std::string& directory) {
   write_file_durably(directory + "/" + file.name, file.content);
@@ -98,11 +126,24 @@ std::string export_huggingface(const StoredModel& model, const data::Tokenizer* 
     files.push_back(tokenizer_file.name);
     files.emplace_back(tokenizer_config);
   }
-  expect_export_folder(directory, files);
+  const bool over_earlier = expect_export_folder(directory, files);
   std::error_code error;
+  const std::vector<std::string> others = other_tokenizers(directory, files);
+  // Exports write it beside every tokenizer; without it others are of somebody else.
+  const bool are_ours =
+      over_earlier && std::filesystem::exists(directory + "/" + tokenizer_config, error);
+  if (!others.empty() && !are_ours && tokenizer != nullptr) {
+    throw ConfigError("--to", directory,
+                      "holds a " + others.front() +
+                          " that no export of Garonne wrote and that would be taken for the "
+                          "exported tokenizer; give another folder, or remove it");
+  }
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
   write_exported(directory, sources_of(model, form));
+  if (are_ours) {
+    for (const std::string& other : others) remove_file(directory + "/" + other);
+  }
   const TextMarks marks = marks_of(model.setup.facts.marks, tokenizer);
   form.config.update(to_json(marks));
   form.config["dtype"] =
