@@ -239,7 +239,13 @@ void export_model(const ExportOptions& options, dist::Session& session) {
         train::other_tokenizer_warning(*tokenizer, options.run, facts.tokenizer, options.tokenizer);
     if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   }
-  train::export_huggingface(stored, tokenizer.get(), folder);
+  const std::string left_out = train::export_huggingface(stored, tokenizer.get(), folder);
+  if (!left_out.empty()) {
+    fmt::print(
+        "note: tokenizer.json is without the {} of the model's tokenizer: AutoTokenizer puts "
+        "no tokens around a text, as training here puts none\n",
+        printable(left_out));
+  }
   if (tokenizer != nullptr && !tokenizer->transformers_difference().empty()) {
     fmt::print("note: {} of transformers {}\n", tokenizer->transformers_class(),
                tokenizer->transformers_difference());
@@ -351,14 +357,18 @@ void import_huggingface_model(const std::string& from, const std::string& output
   train::DataFacts facts;
   facts.vocabulary = config.model.vocabulary;
   if (tokenizer) facts.tokenizer = tokenizer->name();
+  facts.marks = train::huggingface_marks(from, config.model.vocabulary);
   const train::TrainedModel made = train::initial_model(config, facts, session);
   train::import_huggingface(from, config.model, made.setup.model, made.state);
-  save_imported(config, made,
-                {{"path", ""},
-                 {"tokens", 0},
-                 {"vocabulary", facts.vocabulary},
-                 {"tokenizer", facts.tokenizer}},
-                tokenizer.get());
+  nlohmann::json data = {{"path", ""},
+                         {"tokens", 0},
+                         {"vocabulary", facts.vocabulary},
+                         {"tokenizer", facts.tokenizer}};
+  const nlohmann::ordered_json marks = train::to_json(facts.marks);
+  for (const auto& [key, ids] : marks.items()) {
+    if (!ids.is_null()) data[key] = ids;
+  }
+  save_imported(config, made, data, tokenizer.get());
   fmt::print("{0} written, of a model with\n{1}train from it with these keys and --init-from {2}\n",
              train::checkpoint_path(output, 0), all_model_keys(config), output);
 }

@@ -1,4 +1,4 @@
-// Checks of options that are numbers of something.
+// Checks of options that are numbers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,5 +13,9 @@ inline constexpr std::int64_t most_counted = 1'000'000'000;
 inline CLI::Validator count(std::int64_t least = 1, std::int64_t most = most_counted) {
   return CLI::Range(least, most);
 }
+
+// Makes every option with a floating-point value, of all commands below too, refuse infinities and
+// NaN, which no range of CLI11 does: a NaN is neither below nor above. Call it once all are added.
+void expect_finite_numbers(CLI::App& app);
 
 }  // namespace garonne::apps

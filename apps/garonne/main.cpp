@@ -10,6 +10,7 @@
 #include "base/printable.hpp"
 #include "base/version.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "examples.hpp"
 #include "exec/gpu_library.hpp"
 #include "help.hpp"
@@ -46,6 +47,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_solve(app, chosen);
   add_stop(app, chosen);
   add_examples(app);
+  expect_finite_numbers(app);
   // Commands would have taken it over.
   app.footer(
       "`garonne COMMAND --help`, or `garonne help COMMAND`, says more of a command.\n\n"

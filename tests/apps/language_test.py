@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from huggingface_files import cut_into_shards
+from huggingface_files import cut_into_shards, llama_config, random_llama
 from support import ProgramTest, SOURCE, metrics, run, series
 
 
@@ -104,8 +104,30 @@ class Language(ProgramTest):
         self.assertEqual(texts()[0], several[0])
         self.assertNotEqual(texts("--temperature", 0, "--repetition-penalty", 20), greedy)
         self.assertEqual(texts("--temperature", 0, "--tokenizer", self.tokenizer), greedy)
-        for option, value in (("--top-p", 0), ("--top-k", 0), ("--temperature", -1), ("--continuations", 0)):
-            run("eval", directory, "--generate", "x", option, value, check=2)
+        for option, value in (("--top-p", 0), ("--top-k", 0), ("--temperature", -1), ("--continuations", 0),
+                              ("--temperature", "nan"), ("--top-p", "nan"), ("--repetition-penalty", "-NaN")):
+            self.assertIn(option, run("eval", directory, "--generate", "x", option, value, check=2).stderr)
+
+    def test_ids_that_stand_for_nothing(self):
+        whole = small_tokenizer()
+        whole["added_tokens"].append(whole["added_tokens"][1] | {"id": 1400, "content": "<|far|>"})
+        tokenizer = self.folder / "gaps.json"
+        tokenizer.write_text(json.dumps(whole))
+        tokens = self.folder / "gaps.h5"
+        run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", tokenizer)
+        directory = self.directory("run")
+        self.train(directory, "--data.path", tokens, "--data.validation", tokens, "--train.steps", 1)
+        # A model that knows nothing yet: more than half of what it would choose is such an id.
+        sampled = ("--tokens", 30, "--temperature", 3, "--json")
+        text = json.loads(run("eval", directory, "--generate", "the", *sampled).stdout)
+        self.assertEqual(text["generation"]["tokens"], 30)
+        two = json.loads(run("eval", directory, "--generate", "the", *sampled, "--grid.pipeline", 2, ranks=2).stdout)
+        self.assertEqual(two["generated"], text["generated"])
+        ids = json.loads(run("eval", directory, "--generate", "640", "--ids", *sampled).stdout)["generated_ids"]
+        self.assertFalse([token for token in ids if 645 <= token < 1400])
+        self.assertGreater(len(set(ids)), 10)
+        # A prompt of ids is not decoded.
+        run("eval", directory, "--generate", "700", "--ids", "--tokens", 2)
 
     def test_files_of_other_programs(self):
         # The tokens of the tokens file, as nanoGPT writes them, and as Megatron does, in two parts.
@@ -204,7 +226,8 @@ class Language(ProgramTest):
             "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0, ranks=2)
         self.assertEqual(self.exported(self.directory("grid")), exported)
         for change, text in (({"model_type": "bert"}, "model_type"), ({"n_inner": 5}, "n_inner"), ({"n_layer": 3}, "no tensor"),
-                             ({"attn_pdrop": 1}, "attn_pdrop"),
+                             ({"attn_pdrop": 1}, "attn_pdrop"), ({"embd_pdrop": 0.3}, "embd_pdrop = 0.3: must be resid_pdrop"),
+                             ({"embd_pdrop": None, "resid_pdrop": 0.2}, "resid_pdrop = 0.2: must be embd_pdrop, 0.1"),
                              ({"n_embd": 64, "n_inner": None}, "shape"), ({"activation_function": "relu"}, "activation_function")):
             config = json.loads((folder / "config.json").read_text()) | change
             other = self.directory("other")
@@ -214,6 +237,133 @@ class Language(ProgramTest):
             self.assertIn(refused.returncode, (2, 5))
             self.assertIn(text, refused.stderr)
             self.assertFalse(self.directory("no").exists())
+
+    def imported_llama(self, name, tokenizer, generation=None, **changes):
+        theirs = self.directory(f"theirs-{name}")
+        random_llama(theirs, llama_config(vocab_size=660, **changes))
+        (theirs / "tokenizer.json").write_text(json.dumps(tokenizer))
+        if generation is not None:
+            (theirs / "generation_config.json").write_text(json.dumps(generation))
+        imported = self.directory(f"imported-{name}")
+        run("checkpoint", "import", "--from", "huggingface", theirs, "--output", imported)
+        return imported
+
+    def test_what_begins_and_ends_texts_travels(self):
+        # As Llama 3 has them.
+        whole = small_tokenizer()
+        special = whole["added_tokens"][0]
+        whole["added_tokens"] = whole["added_tokens"][1:] + [
+            special | {"id": 645 + i, "content": f"<|{name}|>"} for i, name in enumerate(("begin_of_text", "end_of_text", "eot_id"))]
+        of_bytes = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+        template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}},
+                                                             {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                    "special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [645],
+                                                             "tokens": ["<|begin_of_text|>"]}}}
+        whole["post_processor"] = {"type": "Sequence", "processors": [of_bytes, template]}
+        names = ("bos_token", "eos_token")
+        for case, changes, generation, begin, end, texts in (
+                ("said", {"bos_token_id": 645, "eos_token_id": 647}, {"eos_token_id": [646, 647]}, 645, [647, 646],
+                 ["<|begin_of_text|>", "<|eot_id|>"]),
+                ("one", {"bos_token_id": 645, "eos_token_id": [646]}, None, 645, 646, ["<|begin_of_text|>", "<|end_of_text|>"]),
+                ("silent", {}, None, 645, 646, ["<|begin_of_text|>", "<|end_of_text|>"])):
+            with self.subTest(case):
+                imported = self.imported_llama(case, whole, generation, **changes)
+                target = self.directory(f"export-{case}")
+                shown = run("checkpoint", "export", imported, "--to", "huggingface", target).stdout
+                self.assertIn("note: tokenizer.json is without the TemplateProcessing", shown)
+                for file in ("config.json", "generation_config.json"):
+                    config = json.loads((target / file).read_text())
+                    self.assertEqual((config["bos_token_id"], config["eos_token_id"]), (begin, end), file)
+                config = json.loads((target / "tokenizer_config.json").read_text())
+                self.assertEqual([config[name] for name in names], texts)
+                self.assertEqual(json.loads((target / "tokenizer.json").read_text()), whole | {"post_processor": of_bytes})
+                # There and back: all as it was, and nothing to leave out any more.
+                again = self.directory(f"again-{case}")
+                run("checkpoint", "import", "--from", "huggingface", target, "--output", again)
+                shown = run("checkpoint", "export", again, "--to", "huggingface", self.directory(f"back-{case}")).stdout
+                self.assertNotIn("note:", shown)
+                for file in target.iterdir():
+                    self.assertEqual((self.directory(f"back-{case}") / file.name).read_bytes(), file.read_bytes(), file)
+                # A text of its own begins with what begins texts, and each of the ends ends one.
+                empty = run("eval", imported, "--generate", "", "--tokens", 6, "--json").stdout
+                ids = ("--ids", "--tokens", 6, "--json")
+                wanted = json.loads(run("eval", imported, "--generate", 645, *ids).stdout)["generated_ids"]
+                own = json.loads(run("eval", again, "--generate", 645, *ids).stdout)["generated_ids"]
+                self.assertEqual(own, wanted)
+                self.assertEqual(json.loads(empty)["generation"]["tokens"], len(wanted))
+        refused = run("checkpoint", "import", "--from", "huggingface", self.directory("theirs-said"), "--output",
+                      self.directory("imported-said"), check=2)
+        self.assertIn("not empty", refused.stderr)
+        random_llama(self.directory("theirs-said"), llama_config(vocab_size=660, bos_token_id=660))
+        refused = run("checkpoint", "import", "--from", "huggingface", self.directory("theirs-said"), "--output",
+                      self.directory("none"), check=2).stderr
+        self.assertIn("bos_token_id", refused)
+
+    def test_each_end_of_a_model_ends_a_text(self):
+        whole = small_tokenizer()
+        free = self.imported_llama("free", whole)
+        sampled = ("--generate", "the", "--tokens", 20, "--temperature", 2, "--json", "--ids")
+        ids = json.loads(run("eval", free, *(sampled[0], "5", *sampled[2:])).stdout)["generated_ids"]
+        self.assertEqual(len(ids), 20)
+        ending = self.imported_llama("ending", whole, {"eos_token_id": [640, ids[7]]})
+        cut = json.loads(run("eval", ending, *(sampled[0], "5", *sampled[2:])).stdout)["generated_ids"]
+        self.assertEqual(cut, ids[:ids.index(ids[7]) + 1])
+        # One that the tokenizer does not have, beside others that it does not have either.
+        beyond = self.imported_llama("beyond", whole, {"eos_token_id": list(range(650, 660))})
+        several = run("eval", beyond, "--generate", "5", "--ids", "--tokens", 20, "--temperature", 5, "--continuations", 30, "--json")
+        made = json.loads(several.stdout)["continuation_ids"]
+        self.assertTrue(all(token < 645 for ids in made for token in ids[:-1]))
+        self.assertFalse([ids for ids in made if 645 <= ids[-1] < 650])
+        self.assertTrue([ids for ids in made if ids[-1] >= 650])
+
+    def test_an_export_leaves_no_other_tokenizer(self):
+        model = SOURCE / "tests/data/tokenizers/sentencepiece/bpe-bytes.model"
+        tokens = self.folder / "pieces-export.h5"
+        run("data", "text", self.folder / "train.txt", "--validation", self.folder / "validation.txt", "--output", tokens,
+            "--tokenizer", model)
+        pieces, of_bytes = self.directory("pieces"), self.directory("bytes")
+        self.train(pieces, "--data.path", tokens, "--train.steps", 1)
+        self.train(of_bytes, "--train.steps", 1)
+        target = self.directory("export")
+        for directory, there, gone in ((pieces, "tokenizer.model", "tokenizer.json"), (of_bytes, "tokenizer.json", "tokenizer.model"),
+                                       (pieces, "tokenizer.model", "tokenizer.json")):
+            run("checkpoint", "export", directory, "--to", "huggingface", target)
+            self.assertTrue((target / there).exists())
+            self.assertFalse((target / gone).exists())
+            self.assertTrue((target / "tokenizer_config.json").exists())
+        # What nobody exported stays, and is refused where it would be taken for the export's.
+        other = self.directory("other")
+        other.mkdir()
+        shutil.copy(model, other)
+        shutil.move(other / model.name, other / "tokenizer.model")
+        refused = run("checkpoint", "export", of_bytes, "--to", "huggingface", other, check=2).stderr
+        self.assertIn("tokenizer.model", refused)
+        self.assertEqual([file.name for file in other.iterdir()], ["tokenizer.model"])
+
+    def test_a_prompt_that_is_no_tokens(self):
+        theirs = (SOURCE / "tests/data/tokenizers/sentencepiece/unigram.model").read_bytes()
+
+        def without(model, piece):
+            entry = b"\x0a" + bytes([len(piece)]) + piece + b"\x15\0\0\0\0\x18"
+            self.assertEqual(model.count(entry + b"\x03"), 1)
+            # An unused piece in the place of a mark.
+            return model.replace(entry + b"\x03", entry + b"\x05")
+
+        for name, model in (("end", without(theirs, b"<s>")), ("neither", without(without(theirs, b"<s>"), b"</s>"))):
+            tokenizer = self.folder / f"{name}.model"
+            tokenizer.write_bytes(model)
+            tokens = self.folder / f"{name}.h5"
+            run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", tokenizer)
+            directory = self.directory(name)
+            self.train(directory, "--data.path", tokens, "--data.validation", tokens, "--train.steps", 1)
+            for ranks, grid in ((0, ()), (2, ("--grid.pipeline", 2))):
+                for prompt in ("", "  "):
+                    done = run("eval", directory, "--generate", prompt, "--tokens", 3, *grid, ranks=ranks,
+                               check=0 if name == "end" else 2)
+                    if name == "neither":
+                        self.assertIn("--generate", done.stderr)
+                        self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+            run("eval", directory, "--generate", "the", "--tokens", 3)
 
     def test_models_of_sentencepiece_travel(self):
         model = SOURCE / "tests/data/tokenizers/sentencepiece/bpe-bytes.model"

@@ -38,6 +38,17 @@ class UsageTest(ProgramTest):
         bad.write_text(self.config.read_text().replace("layers = 2", 'layers = "2"'))
         self.assertIn("line", run("train", bad, check=2).stderr)
 
+    def test_numbers_that_are_none(self):
+        for words in (("stop", "run", "--timeout"), ("plan", self.config, "--ranks", 2, "--tolerance"),
+                      ("forecast", "run", "--output", "x.h5", "--noise"), ("bench", "links", "--seconds"),
+                      ("bench", "budgets", self.config, "--shares"), ("solve", "x.json", "--budget", 1, "--time-limit"),
+                      ("simulate", "--schedule", "1f1b", "--forward")):
+            for number in ("nan", "inf", "-inf"):
+                with self.subTest(words=words, number=number):
+                    refused = run(*words[:-1], f"{words[-1]}={number}", check=2).stderr
+                    self.assertIn(f"{words[-1]}", refused.split(";")[0])
+                    self.assertIn(number, refused)
+
     def test_malformed_file_names_the_line(self):
         bad = self.folder / "malformed.toml"
         bad.write_text("[model]\nlayers = = 2\n")

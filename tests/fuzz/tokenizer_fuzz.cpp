@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "data/tokenizers/bpe_description.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "fuzz/folder_input.hpp"
 
@@ -22,8 +23,18 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     // As it travels with tokens and runs.
     const auto again = data::make_tokenizer(tokenizer->name(), tokenizer->description(), "again");
     fuzz::hold(again->vocabulary() == tokenizer->vocabulary(), "a tokenizer is made again");
-    data::huggingface_tokenizer(*tokenizer);
-    fuzz::hold(tokenizer->special_tokens().size() <= 64, "special tokens are few");
+    data::TokenizerFile file = data::huggingface_tokenizer(*tokenizer);
+    if (!file.left_out.empty()) {
+      const auto rules = [](const std::string& json) {
+        return data::hash_of_rules(data::read_bpe(json, "exported"));
+      };
+      fuzz::hold(rules(file.content) == rules(tokenizer->description()),
+                 "an export makes the same ids");
+      fuzz::hold(data::leave_out_template(file.content).empty(), "all is left out at once");
+    }
+    const auto special =
+        tokenizer->special_tokens(tokenizer->begin_of_text(), tokenizer->end_of_text());
+    fuzz::hold(special.size() <= 64, "special tokens are few");
     std::string kind;
     if (std::getline(std::ifstream(input.file("kind")), kind))
       data::make_tokenizer(kind, tokenizer->description(), "kind");

@@ -221,6 +221,33 @@ std::string hash_of_rules(const BpeDescription& description) {
   return hash_text(whole);
 }
 
+std::string leave_out_template(std::string& json) {
+  nlohmann::ordered_json whole = parse_ordered_json(json, "tokenizer.json", FileOwner::Run);
+  const auto processor = whole.find("post_processor");
+  if (processor == whole.end() || processor->is_null()) return {};
+  const auto type = [](const nlohmann::ordered_json& part) {
+    const auto found = part.is_object() ? part.find("type") : part.end();
+    return found != part.end() && found->is_string() ? found->get<std::string>() : "unknown";
+  };
+  const bool several = type(*processor) == "Sequence" && processor->contains("processors");
+  nlohmann::ordered_json parts =
+      several ? (*processor)["processors"] : nlohmann::ordered_json::array({*processor});
+  if (!parts.is_array()) parts = nlohmann::ordered_json::array({parts});
+  std::string taken;
+  nlohmann::ordered_json kept;
+  for (const nlohmann::ordered_json& part : parts) {
+    if (type(part) == "ByteLevel") {
+      kept = part;
+    } else {
+      taken += (taken.empty() ? "" : ", ") + type(part);
+    }
+  }
+  if (taken.empty()) return {};
+  *processor = std::move(kept);
+  json = whole.dump(2) + "\n";
+  return taken;
+}
+
 std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file) {
   const std::string advice = "give a tokenizer.json, or GPT-2's vocab.json and merges.txt";
   const std::string vocab_text = read_file_of_key("tokenizer", vocab_file, advice);

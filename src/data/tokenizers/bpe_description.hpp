@@ -36,6 +36,11 @@ BpeDescription read_bpe(const std::string& json, const std::string& file,
 // Equal for descriptions that make the same ids of every text, however their files were written.
 std::string hash_of_rules(const BpeDescription& description);
 
+// Takes out of a tokenizer.json that read_bpe has read what puts tokens around texts: of its
+// post_processor nothing but ByteLevel stays. Returns the types of what it took, with commas
+// between; where that is nothing the text stays as it is, to the byte.
+std::string leave_out_template(std::string& json);
+
 // GPT-2's two files as a tokenizer.json: with its expression, and <|endoftext|> as a special token
 // where the vocabulary has it. ConfigError.
 std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -17,16 +18,22 @@ namespace {
 
 // What models end documents with: GPT-2 and Qwen, Llama 3, and those that come from SentencePiece.
 constexpr const char* ends_of_text[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+// And begin texts with, where that is another token.
+constexpr const char* begins_of_text[] = {"<|begin_of_text|>", "<s>", "<bos>"};
 
 using Ids = std::unordered_map<std::string, std::uint32_t>;
 
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(std::string json, std::vector<std::optional<std::string>> bytes,
-               std::optional<std::uint32_t> end_of_text, BpeRules rules)
+               std::map<std::uint32_t, std::string> marks,
+               std::optional<std::uint32_t> begin_of_text, std::optional<std::uint32_t> end_of_text,
+               BpeRules rules)
       : name_(fmt::format("bpe:{}", hash_text(json).substr(0, 16))),
         json_(std::move(json)),
         bytes_(std::move(bytes)),
+        marks_(std::move(marks)),
+        begin_of_text_(begin_of_text),
         end_of_text_(end_of_text),
         rules_(std::move(rules)) {}
 
@@ -40,14 +47,22 @@ class BpeTokenizer final : public Tokenizer {
   std::string decode(std::span<const std::uint32_t> tokens) const override {
     std::string text;
     for (const std::uint32_t token : tokens) {
-      if (token >= bytes_.size() || !bytes_[token])
+      if (!has(token))
         throw ConfigError("tokenizer", name_, fmt::format("token {} is not one of its", token));
       text += *bytes_[token];
     }
     return text;
   }
 
+  bool has(std::uint32_t token) const override { return token < bytes_.size() && bytes_[token]; }
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
+  std::optional<std::uint32_t> begin_of_text() const override {
+    return begin_of_text_ ? begin_of_text_ : end_of_text_;
+  }
+  std::string mark(std::uint32_t token) const override {
+    const auto found = marks_.find(token);
+    return found == marks_.end() ? std::string() : found->second;
+  }
   const std::string& description() const override { return json_; }
   std::string identity() const override {
     return fmt::format("bpe {} {}", end_of_text_ ? fmt::format("{}", *end_of_text_) : "-",
@@ -58,6 +73,8 @@ class BpeTokenizer final : public Tokenizer {
   std::string name_;
   std::string json_;
   std::vector<std::optional<std::string>> bytes_;  // by token
+  std::map<std::uint32_t, std::string> marks_;     // added tokens
+  std::optional<std::uint32_t> begin_of_text_;
   std::optional<std::uint32_t> end_of_text_;
   BpeRules rules_;
 };
@@ -116,8 +133,15 @@ class Maker {
     return tokens;
   }
 
-  std::optional<std::uint32_t> end_of_text() const {
-    for (const char* content : ends_of_text) {
+  std::map<std::uint32_t, std::string> marks() const {
+    std::map<std::uint32_t, std::string> marks;
+    for (const AddedToken& token : read_.added) marks[token.id] = token.content;
+    return marks;
+  }
+
+  // The first of these that is an added token.
+  std::optional<std::uint32_t> added_of(std::span<const char* const> contents) const {
+    for (const char* content : contents) {
       for (const AddedToken& token : read_.added) {
         if (token.content == content) return token.id;
       }
@@ -157,8 +181,9 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(std::string json, const std::strin
                  .merges = maker.merges()};
   for (const SplitRule& split : read.splits)
     rules.splits.push_back({Pattern(split.pattern), split.keeps_rest});
-  return std::make_unique<BpeTokenizer>(std::move(json), maker.bytes(), maker.end_of_text(),
-                                        std::move(rules));
+  return std::make_unique<BpeTokenizer>(std::move(json), maker.bytes(), maker.marks(),
+                                        maker.added_of(begins_of_text),
+                                        maker.added_of(ends_of_text), std::move(rules));
 }
 
 }  // namespace garonne::data

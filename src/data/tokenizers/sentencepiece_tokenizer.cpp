@@ -62,10 +62,15 @@ class SentencePieceTokenizer final : public Tokenizer {
     return {};
   }
 
-  std::vector<std::pair<std::string, std::string>> special_tokens() const override {
-    std::vector<std::pair<std::string, std::string>> tokens;
-    if (begin_) tokens.emplace_back("bos_token", rules_.model.begin_piece);
-    if (end_) tokens.emplace_back("eos_token", rules_.model.end_piece);
+  std::string mark(std::uint32_t token) const override {
+    const auto& pieces = rules_.model.pieces;
+    return token < pieces.size() && pieces[token].kind == Kind::Control ? pieces[token].text
+                                                                        : std::string();
+  }
+
+  std::vector<std::pair<std::string, std::string>> special_tokens(
+      std::optional<std::uint32_t> begin, std::optional<std::uint32_t> end) const override {
+    auto tokens = Tokenizer::special_tokens(begin, end);
     tokens.emplace_back("unk_token", rules_.model.pieces[rules_.model.unknown].text);
     return tokens;
   }

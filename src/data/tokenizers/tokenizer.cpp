@@ -104,11 +104,12 @@ const std::string& Tokenizer::description() const {
   return none;
 }
 
-std::vector<std::pair<std::string, std::string>> Tokenizer::special_tokens() const {
-  const auto end = end_of_text();
-  if (!end) return {};
-  const std::string text = decode(std::span(&*end, 1));
-  return {{"bos_token", text}, {"eos_token", text}};
+std::vector<std::pair<std::string, std::string>> Tokenizer::special_tokens(
+    std::optional<std::uint32_t> begin, std::optional<std::uint32_t> end) const {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  if (begin && !mark(*begin).empty()) tokens.emplace_back("bos_token", mark(*begin));
+  if (end && !mark(*end).empty()) tokens.emplace_back("eos_token", mark(*end));
+  return tokens;
 }
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
@@ -146,8 +147,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string d
 }
 
 TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer) {
-  if (tokenizer.description().empty()) return {"tokenizer.json", tokenizer_json_of_bytes()};
-  return {tokenizer_file(tokenizer.name()), tokenizer.description()};
+  if (tokenizer.description().empty()) return {"tokenizer.json", tokenizer_json_of_bytes(), {}};
+  TokenizerFile file{tokenizer_file(tokenizer.name()), tokenizer.description(), {}};
+  if (file.name == "tokenizer.json") file.left_out = leave_out_template(file.content);
+  return file;
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {

@@ -40,16 +40,22 @@ class Tokenizer {
   // The bytes that `tokens` stand for, which need not be whole characters. ConfigError on a token
   // outside the vocabulary.
   virtual std::string decode(std::span<const std::uint32_t> tokens) const = 0;
+  // Whether a token stands for something, so that decode takes it: a vocabulary may have gaps.
+  virtual bool has(std::uint32_t token) const { return token < vocabulary(); }
   // What ends a document, where the tokenizer has such a token, and what a text begins with that
-  // follows from nothing: for most the same.
+  // follows from nothing: the same where the tokenizer has no other.
   virtual std::optional<std::uint32_t> end_of_text() const { return std::nullopt; }
   virtual std::optional<std::uint32_t> begin_of_text() const { return end_of_text(); }
-  // The class of transformers that reads it, its names for such tokens, as eos_token, and their
-  // texts.
+  // How a token is written that marks something in a text, as "</s>"; empty for all others.
+  virtual std::string mark(std::uint32_t) const { return {}; }
+  // The class of transformers that reads it.
   virtual std::string transformers_class() const { return "PreTrainedTokenizerFast"; }
   // In what that one differs from this, as a sentence without its subject; empty where in nothing.
   virtual std::string transformers_difference() const { return {}; }
-  virtual std::vector<std::pair<std::string, std::string>> special_tokens() const;
+  // The names of transformers for marks, as eos_token, and how they are written, where these begin
+  // and end texts.
+  virtual std::vector<std::pair<std::string, std::string>> special_tokens(
+      std::optional<std::uint32_t> begin, std::optional<std::uint32_t> end) const;
   // Equal for tokenizers of a kind that make the same ids of every text, and end documents alike,
   // though their files may differ: only where names differ is it worth the work.
   virtual std::string identity() const { return name(); }
@@ -79,10 +85,13 @@ std::string tokenizer_file(const std::string& name);
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string description = {},
                                           const std::string& file = {});
 
-// The file that transformers makes the same tokenizer from, for valid text: name and content.
+// The file that transformers makes the same tokenizer from, for valid text.
 struct TokenizerFile {
   std::string name;
   std::string content;
+  // What the tokenizer came with and this file has not, since nothing is put around texts here:
+  // "TemplateProcessing"; empty where it has all.
+  std::string left_out;
 };
 TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer);
 

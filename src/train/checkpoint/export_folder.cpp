@@ -20,16 +20,16 @@ std::string weights_path(const std::string& directory) {
 
 }  // namespace
 
-void expect_export_folder(const std::string& directory, const std::vector<std::string>& files) {
+bool expect_export_folder(const std::string& directory, const std::vector<std::string>& files) {
   std::error_code error;
-  if (!fs::exists(directory, error)) return;
+  if (!fs::exists(directory, error)) return false;
   if (!fs::is_directory(directory, error))
     throw ConfigError("--to", directory, "is a file; give a folder");
   const std::string weights = weights_path(directory);
   if (fs::exists(weights, error)) {
     expect_output("--to", weights,
                   text_output("an export of Garonne", "\"written_by\":\"garonne\""));
-    return;
+    return true;
   }
   for (const std::string& file : files) {
     const fs::path there = fs::path(directory) / file;
@@ -39,6 +39,7 @@ void expect_export_folder(const std::string& directory, const std::vector<std::s
                                   "replaced; give another folder, or remove it",
                                   file));
   }
+  return false;
 }
 
 void write_exported(const std::string& directory, const std::vector<TensorSource>& tensors) {

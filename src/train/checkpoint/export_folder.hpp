@@ -8,9 +8,9 @@
 
 namespace garonne::train {
 
-// Throws ConfigError (--to) where the folder has one of these files, or a model.safetensors, and
-// no export of Garonne wrote that.
-void expect_export_folder(const std::string& directory, const std::vector<std::string>& files);
+// Whether an earlier export of Garonne is there. Throws ConfigError (--to) where the folder has one
+// of these files, or a model.safetensors, and no export of Garonne wrote that.
+bool expect_export_folder(const std::string& directory, const std::vector<std::string>& files);
 
 // Writes model.safetensors there: the old one or the new one, never half of it. It says in its
 // metadata who wrote it, by which expect_export_folder() knows it. IoError.

@@ -2,10 +2,12 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -67,9 +69,36 @@ std::vector<TensorSource> sources_of(const StoredModel& model, const HuggingFace
   return sources;
 }
 
-void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
-                      const std::string& directory) {
-  const data::TokenizerFile file = data::huggingface_tokenizer(tokenizer);
+constexpr const char* tokenizer_config = "tokenizer_config.json";
+
+// Files of tokenizers in the folder that an export of `files` does not write: readers of the folder
+// would take them for its own.
+std::vector<std::string> other_tokenizers(const std::string& directory,
+                                          const std::vector<std::string>& files) {
+  std::vector<std::string> names = {tokenizer_config};
+  for (const std::string& kind : data::tokenizer_names()) {
+    const std::string name = data::tokenizer_file(kind);
+    if (!name.empty()) names.push_back(name);
+  }
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const std::string& name : names) {
+    const bool is_written = std::find(files.begin(), files.end(), name) != files.end();
+    if (!is_written && std::filesystem::exists(directory + "/" + name, error))
+      others.push_back(name);
+  }
+  return others;
+}
+
+void remove_file(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error)
+    throw IoError(path, "is of an earlier export and cannot be removed: " + error.message());
+}
+
+void export_tokenizer(const data::Tokenizer& tokenizer, const data::TokenizerFile& file,
+                      const TextMarks& marks, std::int64_t sequence, const std::string& directory) {
   write_file_durably(directory + "/" + file.name, file.content);
   nlohmann::ordered_json config = {{"tokenizer_class", tokenizer.transformers_class()},
                                    {"model_max_length", sequence},
@@ -79,42 +108,53 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
     config["add_bos_token"] = false;
     config["add_eos_token"] = false;
   }
-  for (const auto& [name, text] : tokenizer.special_tokens()) config[name] = text;
-  write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");
-}
-
-// null for none.
-nlohmann::ordered_json id_of(const std::optional<std::uint32_t>& token) {
-  return token ? nlohmann::ordered_json(*token) : nlohmann::ordered_json(nullptr);
+  const auto end = marks.ends.empty() ? std::nullopt : std::optional(marks.ends.front());
+  for (const auto& [name, text] : tokenizer.special_tokens(marks.begin, end)) config[name] = text;
+  write_file_durably(directory + "/" + tokenizer_config, config.dump(2) + "\n");
 }
 
 }  // namespace
 
-void export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
-                        const std::string& directory) {
+std::string export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
+                               const std::string& directory) {
   const RunConfig::Model& keys = model.config.model;
   HuggingFaceForm form = huggingface_form(keys, model.setup.facts.vocabulary);
   std::vector<std::string> files = {"config.json", "generation_config.json"};
+  data::TokenizerFile tokenizer_file;
   if (tokenizer != nullptr) {
-    files.push_back(data::huggingface_tokenizer(*tokenizer).name);
-    files.emplace_back("tokenizer_config.json");
+    tokenizer_file = data::huggingface_tokenizer(*tokenizer);
+    files.push_back(tokenizer_file.name);
+    files.emplace_back(tokenizer_config);
   }
-  expect_export_folder(directory, files);
+  const bool over_earlier = expect_export_folder(directory, files);
   std::error_code error;
+  const std::vector<std::string> others = other_tokenizers(directory, files);
+  // Exports write it beside every tokenizer; without it others are of somebody else.
+  const bool are_ours =
+      over_earlier && std::filesystem::exists(directory + "/" + tokenizer_config, error);
+  if (!others.empty() && !are_ours && tokenizer != nullptr) {
+    throw ConfigError("--to", directory,
+                      "holds a " + others.front() +
+                          " that no export of Garonne wrote and that would be taken for the "
+                          "exported tokenizer; give another folder, or remove it");
+  }
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
   write_exported(directory, sources_of(model, form));
-  const auto begin = id_of(tokenizer != nullptr ? tokenizer->begin_of_text() : std::nullopt);
-  const auto end = id_of(tokenizer != nullptr ? tokenizer->end_of_text() : std::nullopt);
-  form.config["bos_token_id"] = begin;
-  form.config["eos_token_id"] = end;
+  if (are_ours) {
+    for (const std::string& other : others) remove_file(directory + "/" + other);
+  }
+  const TextMarks marks = marks_of(model.setup.facts.marks, tokenizer);
+  form.config.update(to_json(marks));
   form.config["dtype"] =
       model.setup.declaration.precision == Precision::Float64 ? "float64" : "float32";
   write_file_durably(directory + "/config.json", form.config.dump(2) + "\n");
-  const nlohmann::ordered_json generation = {
-      {"_from_model_config", true}, {"bos_token_id", begin}, {"eos_token_id", end}};
+  nlohmann::ordered_json generation = {{"_from_model_config", true}};
+  generation.update(to_json(marks));
   write_file_durably(directory + "/generation_config.json", generation.dump(2) + "\n");
-  if (tokenizer != nullptr) export_tokenizer(*tokenizer, keys.sequence, directory);
+  if (tokenizer == nullptr) return {};
+  export_tokenizer(*tokenizer, tokenizer_file, marks, keys.sequence, directory);
+  return tokenizer_file.left_out;
 }
 
 }  // namespace garonne::train

@@ -13,8 +13,11 @@ namespace garonne::train {
 // made when missing, and beside them the tokenizer, where there is one, and a
 // generation_config.json, so that AutoTokenizer and generate() of transformers work. Weights in
 // float32 (float64 for a float64 run), one after the other: no more than one of ours and what it is
-// there are in memory. Throws IoError, and ConfigError for a kind of model that has no form there.
-void export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
-                        const std::string& directory);
+// there are in memory. Of an earlier export into `directory` the files of another tokenizer are
+// removed. Returns what the exported tokenizer.json is without (data::TokenizerFile). Throws
+// IoError, and ConfigError for a kind of model that has no form there, and where files in
+// `directory` that no export wrote would be replaced or taken for the tokenizer.
+std::string export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
+                               const std::string& directory);
 
 }  // namespace garonne::train

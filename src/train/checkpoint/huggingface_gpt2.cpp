@@ -74,6 +74,17 @@ RunConfig::Model gpt2_keys(const JsonPlace& config) {
   };
   keys.dropout = probability("resid_pdrop");
   keys.attention_dropout = probability("attn_pdrop");
+  const double embedding = probability("embd_pdrop");
+  if (embedding != keys.dropout) {
+    // Of one that is not there the default is another than what the other says.
+    const bool is_said = !is_default(config, "embd_pdrop");
+    config.key(is_said ? "embd_pdrop" : "resid_pdrop")
+        .refuse(
+            fmt::format("must be {}, {}{}: model.dropout is of both; give both the one to train "
+                        "with, which changes nothing else",
+                        is_said ? "resid_pdrop" : "embd_pdrop", is_said ? keys.dropout : embedding,
+                        is_said ? "" : ", its default"));
+  }
   if (!is_default(config, "n_inner") && config.key("n_inner").integer() != 4 * keys.hidden)
     config.key("n_inner").refuse(fmt::format("must be four times n_embd, {}", 4 * keys.hidden));
   if (!is_default(config, "layer_norm_epsilon") &&

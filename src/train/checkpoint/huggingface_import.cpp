@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -125,6 +126,24 @@ RunConfig::Model huggingface_model_keys(const std::string& directory) {
   root.key("model_type")
       .refuse(other == other_types().end() ? "known are gpt2, llama and mistral"
                                            : other->second + "; known are gpt2, llama and mistral");
+}
+
+TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary) {
+  TextMarks marks;
+  for (const char* name : {"/config.json", "/generation_config.json"}) {
+    const std::string path = directory + name;
+    if (!is_there(path)) continue;
+    const nlohmann::json json = parse_json(read_text_file(path), path);
+    const JsonFile file(json, path);
+    file.root().expect_object();
+    const TextMarks more = marks_from_json(file.root(), vocabulary);
+    if (!marks.begin) marks.begin = more.begin;
+    for (const std::uint32_t end : more.ends) {
+      if (std::find(marks.ends.begin(), marks.ends.end(), end) == marks.ends.end())
+        marks.ends.push_back(end);
+    }
+  }
+  return marks;
 }
 
 void import_huggingface(const std::string& directory, const RunConfig::Model& keys,

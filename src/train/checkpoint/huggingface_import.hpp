@@ -2,11 +2,13 @@
 // or several.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/config.hpp"
 #include "exec/model_state.hpp"
 #include "nn/model.hpp"
+#include "train/workload/text_marks.hpp"
 
 namespace garonne::train {
 
@@ -14,6 +16,11 @@ namespace garonne::train {
 // or one that computes something else, as another activation, biases or scaled positions; IoError
 // for a file that cannot be read.
 RunConfig::Model huggingface_model_keys(const std::string& directory);
+
+// Which tokens begin and end texts by config.json and, where it is there, generation_config.json:
+// the first beginning that one says, and the ends of both. Errors as above, also for an id outside
+// of the vocabulary.
+TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary);
 
 // Fills what the optimizer updates of the whole `model`, whose sizes are those keys, from the
 // folder. Float32, float16, bfloat16 and float64 tensors are converted. Masks of attention, and a

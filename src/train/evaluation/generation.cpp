@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -23,7 +24,7 @@ bool cut_at_stop(const std::vector<std::string>& stop_texts, std::string& text) 
   return true;
 }
 
-std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given,
+std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given, const TextMarks& marks,
                                             const Generation& generation) {
   if (!generation.prompt_ids.empty()) return generation.prompt_ids;
   expect(given != nullptr, "a prompt of text needs a tokenizer");
@@ -31,8 +32,14 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given,
   std::vector<std::uint32_t> tokens = tokenizer.encode(generation.prompt);
   if (!tokens.empty()) return tokens;
   // Something has to be continued; what comes before a text, or a line break, says least.
-  return tokenizer.begin_of_text() ? std::vector{*tokenizer.begin_of_text()}
-                                   : tokenizer.encode("\n");
+  if (marks.begin) return {*marks.begin};
+  if (!marks.ends.empty()) return {marks.ends.front()};
+  tokens = tokenizer.encode("\n");
+  if (!tokens.empty()) return tokens;
+  throw ConfigError("--generate", generation.prompt,
+                    fmt::format("is no token of {}, which has none that begins or ends a text "
+                                "either; give a word at least, or ids of tokens with --ids",
+                                tokenizer.name()));
 }
 
 void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary, bool ids) {
@@ -57,10 +64,14 @@ std::vector<std::uint32_t> ids_of(const std::string& bytes) {
 // A continuation as it grows.
 class Continuation {
  public:
+  // `absent`: tokens that are not chosen.
   Continuation(const Generation& generation, const data::Tokenizer* tokenizer,
+               const TextMarks& marks, const std::vector<std::uint32_t>& absent,
                std::vector<std::uint32_t> prompt, std::int64_t number)
       : generation_(generation),
-        tokenizer_(tokenizer),
+        tokenizer_(generation.prompt_ids.empty() ? tokenizer : nullptr),
+        marks_(marks),
+        absent_(absent),
         key_(philox_key(generation.seed, "generate", static_cast<std::uint64_t>(number))),
         prompt_tokens_(prompt.size()),
         tokens_(std::move(prompt)),
@@ -76,6 +87,8 @@ class Continuation {
 
   std::uint32_t choose(std::vector<double> logits, std::size_t vocabulary) const {
     logits.resize(vocabulary);
+    for (const std::uint32_t token : absent_)
+      logits[token] = -std::numeric_limits<double>::infinity();
     const auto number = static_cast<std::uint64_t>(made());
     const std::uint32_t random = philox_at(key_, 0, 0, number).word[0];
     return choose_token(logits, generation_.sampling, tokens_, random);
@@ -84,18 +97,20 @@ class Continuation {
   void add(std::uint32_t token) {
     tokens_.push_back(token);
     ended_ = made() == generation_.tokens;
-    if (tokenizer_ == nullptr) return;
-    if (tokenizer_->end_of_text() && token == *tokenizer_->end_of_text()) {
+    if (std::find(marks_.ends.begin(), marks_.ends.end(), token) != marks_.ends.end()) {
       ended_ = true;
       return;
     }
+    if (tokenizer_ == nullptr) return;
     written_ += tokenizer_->decode(std::span(&token, 1));
     if (cut_at_stop(generation_.stop_texts, written_)) ended_ = true;
   }
 
  private:
   const Generation& generation_;
-  const data::Tokenizer* tokenizer_;  // may be null
+  const data::Tokenizer* tokenizer_;  // null where no text is written
+  const TextMarks& marks_;
+  const std::vector<std::uint32_t>& absent_;
   PhiloxKey key_;
   std::size_t prompt_tokens_;
   std::vector<std::uint32_t> tokens_;
@@ -110,16 +125,23 @@ Generated generate(const Setup& setup, const Generation& generation,
                    std::int64_t budget_bytes, dist::Session& session,
                    const std::function<void(const std::string&)>& say) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<std::uint32_t> prompt = tokens_of_prompt(tokenizer, generation);
+  const TextMarks marks = marks_of(setup.facts.marks, tokenizer);
+  std::vector<std::uint32_t> prompt;
+  session.agree([&] { prompt = tokens_of_prompt(tokenizer, marks, generation); });
   const std::int64_t known = std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
   session.agree([&] { expect_known(prompt, known, !generation.prompt_ids.empty()); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
   TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
-  // The table of a rank may have padding behind, and a tokenizer fewer tokens than the model.
-  const auto vocabulary = static_cast<std::size_t>(
-      tokenizer == nullptr ? known : std::min(known, tokenizer->vocabulary()));
+  // The table of a rank may have padding behind.
+  const auto vocabulary = static_cast<std::size_t>(known);
+  // A model has logits for ids that stand for nothing in the tokenizer, too; an end needs no text.
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t token = 0; tokenizer != nullptr && token < vocabulary; ++token) {
+    const bool is_end = std::find(marks.ends.begin(), marks.ends.end(), token) != marks.ends.end();
+    if (!tokenizer->has(token) && !is_end) absent.push_back(token);
+  }
   const Coordinates mine = setup.grid.coordinates_of(session.rank());
   const int data_ranks = setup.grid.shape().data;
   const int last_stage = stage_with_loss(setup);
@@ -131,7 +153,7 @@ Generated generate(const Setup& setup, const Generation& generation,
   Generated result;
   std::int64_t made = 0;
   for (std::int64_t first = 0; first < generation.continuations; first += data_ranks) {
-    Continuation text(generation, tokenizer, prompt, first + mine.data);
+    Continuation text(generation, tokenizer, marks, absent, prompt, first + mine.data);
     for (;;) {
       std::int64_t token = none;
       if (!text.ended()) {

@@ -25,7 +25,7 @@ struct Generation {
 };
 
 struct Generated {
-  std::vector<std::string> texts;               // on rank 0; empty ones without a tokenizer
+  std::vector<std::string> texts;               // on rank 0; empty ones for a prompt of ids
   std::vector<std::vector<std::uint32_t>> ids;  // likewise: their tokens
   std::int64_t tokens = 0;                      // that were chosen, of all texts
   double seconds = 0;
@@ -35,12 +35,14 @@ struct Generated {
 };
 
 // Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
-// ends where the tokenizer's end of a text comes; `tokenizer` may be null for a prompt of ids. The
-// data ranks of the setup's grid share them, stages and tensor ranks make each together; the random
-// numbers are functions of seed, text and token. `say` is told, before the first token, how that
-// will be done. Throws, agreed, ConfigError for a prompt with tokens that the model has not,
-// PlanError where the passes do not fit the budget. Collective over all ranks, which have the same
-// prompt.
+// ends where an end of a text comes, of the model or of the tokenizer; that may be null for a
+// prompt of ids. Ids that the tokenizer has nothing for are not chosen. A prompt that is no tokens
+// is what begins a text, or else what ends one. The data ranks of the setup's grid share them,
+// stages and tensor ranks make each together; the random numbers are functions of seed, text and
+// token. `say` is told, before the first token, how that will be done. Throws, agreed, ConfigError
+// for a prompt with tokens that the model has not, or of none where the tokenizer has neither of
+// these, PlanError where the passes do not fit the budget. Collective over all ranks, which have
+// the same prompt.
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer* tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,

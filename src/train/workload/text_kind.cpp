@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -58,6 +59,12 @@ class TextKind final : public WorkloadKind {
     facts.tokenizer = tokenizer != manifest.data.end() && tokenizer->is_string()
                           ? tokenizer->get<std::string>()
                           : "byte";
+    if (manifest.data.is_object()) {
+      const std::string place = checkpoint + "/manifest.json: data";
+      const JsonFile file(manifest.data, place, FileOwner::Run);
+      facts.marks =
+          marks_from_json(file.root(), std::max(facts.vocabulary, config.model.vocabulary));
+    }
     return facts;
   }
 

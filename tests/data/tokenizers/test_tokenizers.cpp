@@ -13,6 +13,7 @@
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/merge_table.hpp"
 #include "data/tokenizers/pattern.hpp"
+#include "data/tokenizers/recorded_tokenizers.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokenizers/unicode_text.hpp"
 #include "data/tokens/token_file.hpp"
@@ -21,32 +22,17 @@ namespace garonne::data {
 namespace {
 
 using testing::expect_io_error;
+using testing::json_of;
 using testing::read_bytes;
+using testing::recorded;
 using testing::Scratch;
+using testing::tokenizer_of;
 using Ids = std::vector<std::uint32_t>;
-
-// What Hugging Face's package made (tests/peer/make_tokenizer_values.py).
-const nlohmann::json& recorded() {
-  static const nlohmann::json values = nlohmann::json::parse(
-      read_bytes(std::string(GARONNE_SOURCE_DIR) + "/tests/data/tokenizers/small_tokenizers.json"));
-  return values;
-}
 
 std::vector<std::string> kinds() {
   std::vector<std::string> names;
   for (const auto& [name, value] : recorded().at("tokenizers").items()) names.push_back(name);
   return names;
-}
-
-nlohmann::json json_of(const std::string& kind) {
-  nlohmann::json whole = recorded().at("tokenizers").at(kind);
-  whole["model"]["vocab"] = recorded().at("vocab");
-  whole["model"]["merges"] = recorded().at("merges");
-  return whole;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of(const std::string& kind, const Scratch& scratch) {
-  return open_tokenizer(scratch.write(kind + ".json", json_of(kind).dump()));
 }
 
 std::vector<std::string> texts() {

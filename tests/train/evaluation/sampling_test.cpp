@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -92,6 +93,20 @@ TEST(Sampling, IsGreedyAtNoTemperatureAndWithOneToken) {
   EXPECT_EQ(choose_token(std::vector<double>{1, 5, 5}, {.temperature = 0}, {}, 0), 1U);
   // The last word of all, where rounding could walk past the end.
   EXPECT_EQ(choose_token(std::vector<double>{5, 5, -900}, {.top_k = 2}, {}, 0xFFFFFFFFU), 1U);
+}
+
+TEST(Sampling, NeverChoosesWhatHasNoWeight) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  const std::vector<double> logits = {none, none, -3, none, 2, none, none};
+  const std::vector<std::uint32_t> before = {0, 2, 4, 6};
+  for (const Sampling& sampling :
+       {Sampling{.temperature = 0}, Sampling{.temperature = 100}, Sampling{.top_k = 5},
+        Sampling{.top_p = 0.99}, Sampling{.repetition_penalty = 3, .temperature = 0.5}}) {
+    for (const std::uint32_t word : {0U, 1U, 0x80000000U, 0xFFFFFFFFU}) {
+      const std::uint32_t token = choose_token(logits, sampling, before, word);
+      EXPECT_TRUE(token == 2 || token == 4) << token;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/scratch.hpp"
+#include "data/tokenizers/recorded_tokenizers.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+
+namespace garonne::data {
+namespace {
+
+using testing::json_of;
+using testing::recorded;
+using testing::Scratch;
+using testing::tokenizer_of;
+
+// An added token as those of the recorded ones.
+nlohmann::json added_token(const std::string& content, int id) {
+  nlohmann::json token = recorded().at("tokenizers").at("gpt2").at("added_tokens").at(0);
+  token["content"] = content;
+  token["id"] = id;
+  return token;
+}
+
+TEST(Tokenizers, BeginTextsWithTheirOwnTokenWhereTheyHaveOne) {
+  const Scratch scratch;
+  for (const auto& [begin, end] : {std::pair("<|begin_of_text|>", "<|end_of_text|>"),
+                                   std::pair("<s>", "</s>"), std::pair("<bos>", "<eos>")}) {
+    nlohmann::json whole = json_of("llama3");
+    whole["added_tokens"] = nlohmann::json::array({added_token(begin, 645), added_token(end, 646)});
+    const auto tokenizer = open_tokenizer(scratch.write("both.json", whole.dump()));
+    EXPECT_EQ(tokenizer->begin_of_text(), 645U);
+    EXPECT_EQ(tokenizer->end_of_text(), 646U);
+    const std::vector<std::pair<std::string, std::string>> special = {{"bos_token", begin},
+                                                                      {"eos_token", end}};
+    EXPECT_EQ(tokenizer->special_tokens(645, 646), special);
+    // No mark, and no token at all.
+    EXPECT_TRUE(tokenizer->special_tokens(3, 5000).empty());
+  }
+  const auto one = tokenizer_of("gpt2", scratch);
+  EXPECT_EQ(one->begin_of_text(), 640U);
+  EXPECT_EQ(one->end_of_text(), 640U);
+}
+
+TEST(Tokenizers, SayWhichIdsStandForNothing) {
+  const Scratch scratch;
+  nlohmann::json whole = json_of("gpt2");
+  whole["added_tokens"].push_back(added_token("<|far|>", 700));
+  const auto tokenizer = open_tokenizer(scratch.write("gaps.json", whole.dump()));
+  EXPECT_EQ(tokenizer->vocabulary(), 701);
+  EXPECT_TRUE(tokenizer->has(644));
+  EXPECT_FALSE(tokenizer->has(645));
+  EXPECT_FALSE(tokenizer->has(699));
+  EXPECT_TRUE(tokenizer->has(700));
+  EXPECT_FALSE(tokenizer->has(701));
+  EXPECT_TRUE(open_tokenizer("byte")->has(255));
+  EXPECT_FALSE(open_tokenizer("byte")->has(256));
+}
+
+TEST(Tokenizers, AreExportedWithoutWhatIsPutAroundTexts) {
+  const Scratch scratch;
+  const nlohmann::json of_bytes = {{"type", "ByteLevel"}, {"trim_offsets", false}};
+  const nlohmann::json around = {{"type", "TemplateProcessing"}, {"single", nullptr}};
+  const nlohmann::json roberta = {{"type", "RobertaProcessing"}, {"sep", {"</s>", 2}}};
+  const auto sequence = [](const nlohmann::json& parts) {
+    return nlohmann::json{{"type", "Sequence"}, {"processors", parts}};
+  };
+  struct Case {
+    nlohmann::json given;
+    std::string left_out;
+    nlohmann::json kept;
+  };
+  const nlohmann::json none;
+  for (const Case& one :
+       {Case{none, "", none}, Case{of_bytes, "", of_bytes},
+        Case{around, "TemplateProcessing", none},
+        Case{sequence({of_bytes, around}), "TemplateProcessing", of_bytes},
+        Case{sequence({around, roberta}), "TemplateProcessing, RobertaProcessing", none},
+        Case{sequence(nlohmann::json::array({of_bytes})), "",
+             sequence(nlohmann::json::array({of_bytes}))},
+        Case{nlohmann::json::object({{"odd", 1}}), "unknown", none},
+        Case{{{"type", "Sequence"}, {"processors", 3}}, "unknown", none}}) {
+    nlohmann::json whole = json_of("qwen");
+    whole["post_processor"] = one.given;
+    const std::string text = whole.dump(3);
+    const auto tokenizer = open_tokenizer(scratch.write("around.json", text));
+    const TokenizerFile file = huggingface_tokenizer(*tokenizer);
+    EXPECT_EQ(file.left_out, one.left_out) << one.given;
+    if (one.left_out.empty()) {
+      EXPECT_EQ(file.content, text) << one.given;
+    }
+    whole["post_processor"] = one.kept;
+    EXPECT_EQ(nlohmann::json::parse(file.content), whole) << one.given;
+    const auto exported = open_tokenizer(scratch.write("exported.json", file.content));
+    EXPECT_TRUE(same_ids(*exported, *tokenizer));
+    EXPECT_EQ(huggingface_tokenizer(*exported).content, file.content);
+  }
+}
+
+}  // namespace
+}  // namespace garonne::data
