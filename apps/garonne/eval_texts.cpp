@@ -137,13 +137,16 @@ TextEval::TextEval(const TextEvalOptions& options, std::string run,
                         "wants a tokenizer, and the files of tokens that the run was trained on "
                         "name none: give --tokenizer FILE, or ids of tokens with --ids");
     }
-    if (options.tokenizer.empty()) return;
-    train::expect_tokenizer_fits(*tokenizer_,
-                                 std::max(trained.config.model.vocabulary, facts.vocabulary),
-                                 options.tokenizer);
-    const std::string warning =
-        train::other_tokenizer_warning(*tokenizer_, run, facts.tokenizer, options.tokenizer);
-    if (!warning.empty() && session.rank() == 0) fmt::print(stderr, "warning: {}\n", warning);
+    if (!options.tokenizer.empty()) {
+      train::expect_tokenizer_fits(*tokenizer_,
+                                   std::max(trained.config.model.vocabulary, facts.vocabulary),
+                                   options.tokenizer);
+      const std::string warning =
+          train::other_tokenizer_warning(*tokenizer_, run, facts.tokenizer, options.tokenizer);
+      if (!warning.empty() && session.rank() == 0) fmt::print(stderr, "warning: {}\n", warning);
+    }
+    // Before a validation, which may take long.
+    train::prompt_of(trained.setup, generation_, tokenizer_.get());
   });
 }
 
@@ -167,11 +170,10 @@ void TextEval::run(const train::Setup& setup, train::TrainedModel& trained, bool
     result["generated"] = made.texts.front();
     if (made.texts.size() > 1) result["continuations"] = made.texts;
   }
-  result["generation"] = {{"tokens", made.tokens},
-                          {"tokens_per_second", per_second},
-                          {"kept_bytes", made.kept_bytes},
-                          {"peak_bytes", made.peak_bytes},
-                          {"planned_peak_bytes", made.planned_peak_bytes}};
+  result["generation"] = {
+      {"tokens", made.tokens},           {"ended", made.ended},
+      {"tokens_per_second", per_second}, {"kept_bytes", made.kept_bytes},
+      {"peak_bytes", made.peak_bytes},   {"planned_peak_bytes", made.planned_peak_bytes}};
   if (quiet) return;
   for (std::size_t i = 0; i < made.ids.size(); ++i) {
     if (made.ids.size() > 1) fmt::print("--- {} of {}\n", i + 1, made.ids.size());
@@ -181,9 +183,15 @@ void TextEval::run(const train::Setup& setup, train::TrainedModel& trained, bool
       fmt::print("{}{}\n", generation_.prompt, made.texts[i]);
     }
   }
-  fmt::print("{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n",
-             counted(made.tokens, "token"), made.seconds, per_second, format_bytes(made.peak_bytes),
-             format_bytes(made.planned_peak_bytes));
+  std::string ended;
+  if (made.ended > 0 && made.ids.size() == 1) {
+    ended = ", which the model ended";
+  } else if (made.ended > 0) {
+    ended = fmt::format(", {} of {} texts ended by the model", made.ended, made.ids.size());
+  }
+  fmt::print("{}{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n",
+             counted(made.tokens, "token"), ended, made.seconds, per_second,
+             format_bytes(made.peak_bytes), format_bytes(made.planned_peak_bytes));
 }
 
 }  // namespace garonne::apps

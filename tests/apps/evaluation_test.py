@@ -219,6 +219,10 @@ class Evaluation(ProgramTest):
                             ("5 256", "vocabulary of 256")):
             self.assertIn(word, run("eval", bare, "--ids", "--generate", wrong, check=2).stderr)
         self.assertIn("--stop", run("eval", bare, "--ids", "--generate", "5", "--stop", "x", check=2).stderr)
+        # Before the validation.
+        beyond = run("eval", self.trained, "--ids", "--generate", "5 256", "--batches", 0, check=2)
+        self.assertIn("--ids = 256: ", beyond.stderr)
+        self.assertNotIn("validation loss", beyond.stdout)
 
     def test_a_bad_token_ends_a_run_with_its_state_saved(self):
         tokens = array.array("H", self.known.read_bytes()).tolist()[:3201]

@@ -308,6 +308,8 @@ class Language(ProgramTest):
         ending = self.imported_llama("ending", whole, {"eos_token_id": [640, ids[7]]})
         cut = json.loads(run("eval", ending, *(sampled[0], "5", *sampled[2:])).stdout)["generated_ids"]
         self.assertEqual(cut, ids[:ids.index(ids[7]) + 1])
+        shown = run("eval", ending, *(sampled[0], "5", *sampled[2:-2]), "--ids").stdout
+        self.assertRegex(shown, rf"\n{len(cut)} tokens?, which the model ended in ")
         # One that the tokenizer does not have, beside others that it does not have either.
         beyond = self.imported_llama("beyond", whole, {"eos_token_id": list(range(650, 660))})
         several = run("eval", beyond, "--generate", "5", "--ids", "--tokens", 20, "--temperature", 5, "--continuations", 30, "--json")

@@ -42,13 +42,22 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given, const 
                                 tokenizer.name()));
 }
 
+std::int64_t vocabulary_of(const Setup& setup) {
+  return std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
+}
+
 void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary, bool ids) {
   for (const std::uint32_t token : prompt) {
     if (static_cast<std::int64_t>(token) < vocabulary) continue;
     throw ConfigError(
-        fmt::format("the prompt has the token {}, which is outside the model's vocabulary of {}{}",
-                    token, vocabulary, ids ? "" : ": the tokenizer is not the model's"));
+        ids ? "--ids" : "--generate", fmt::format("{}", token),
+        fmt::format("is a token of the prompt, and outside the model's vocabulary of {}{}",
+                    vocabulary, ids ? "" : ": the tokenizer is not the model's"));
   }
+}
+
+bool is_end(const TextMarks& marks, std::uint32_t token) {
+  return std::find(marks.ends.begin(), marks.ends.end(), token) != marks.ends.end();
 }
 
 std::string bytes_of(const std::vector<std::uint32_t>& ids) {
@@ -97,7 +106,7 @@ class Continuation {
   void add(std::uint32_t token) {
     tokens_.push_back(token);
     ended_ = made() == generation_.tokens;
-    if (std::find(marks_.ends.begin(), marks_.ends.end(), token) != marks_.ends.end()) {
+    if (is_end(marks_, token)) {
       ended_ = true;
       return;
     }
@@ -120,6 +129,14 @@ class Continuation {
 
 }  // namespace
 
+std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& generation,
+                                     const data::Tokenizer* tokenizer) {
+  std::vector<std::uint32_t> prompt =
+      tokens_of_prompt(tokenizer, marks_of(setup.facts.marks, tokenizer), generation);
+  expect_known(prompt, vocabulary_of(setup), !generation.prompt_ids.empty());
+  return prompt;
+}
+
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer* tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,
@@ -127,20 +144,17 @@ Generated generate(const Setup& setup, const Generation& generation,
   const auto start = std::chrono::steady_clock::now();
   const TextMarks marks = marks_of(setup.facts.marks, tokenizer);
   std::vector<std::uint32_t> prompt;
-  session.agree([&] { prompt = tokens_of_prompt(tokenizer, marks, generation); });
-  const std::int64_t known = std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
-  session.agree([&] { expect_known(prompt, known, !generation.prompt_ids.empty()); });
+  session.agree([&] { prompt = prompt_of(setup, generation, tokenizer); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
   TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
   // The table of a rank may have padding behind.
-  const auto vocabulary = static_cast<std::size_t>(known);
+  const auto vocabulary = static_cast<std::size_t>(vocabulary_of(setup));
   // A model has logits for ids that stand for nothing in the tokenizer, too; an end needs no text.
   std::vector<std::uint32_t> absent;
   for (std::uint32_t token = 0; tokenizer != nullptr && token < vocabulary; ++token) {
-    const bool is_end = std::find(marks.ends.begin(), marks.ends.end(), token) != marks.ends.end();
-    if (!tokenizer->has(token) && !is_end) absent.push_back(token);
+    if (!tokenizer->has(token) && !is_end(marks, token)) absent.push_back(token);
   }
   const Coordinates mine = setup.grid.coordinates_of(session.rank());
   const int data_ranks = setup.grid.shape().data;
@@ -177,6 +191,8 @@ Generated generate(const Setup& setup, const Generation& generation,
       const auto rank = static_cast<std::size_t>(setup.grid.rank_of({data, 0, 0}));
       result.texts.push_back(texts[rank]);
       result.ids.push_back(ids_of(ids[rank]));
+      const std::vector<std::uint32_t>& own = result.ids.back();
+      if (!own.empty() && is_end(marks, own.back())) ++result.ended;
     }
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -28,11 +28,16 @@ struct Generated {
   std::vector<std::string> texts;               // on rank 0; empty ones for a prompt of ids
   std::vector<std::vector<std::uint32_t>> ids;  // likewise: their tokens
   std::int64_t tokens = 0;                      // that were chosen, of all texts
+  std::int64_t ended = 0;  // texts that the model ended, by a token that ends one; on rank 0
   double seconds = 0;
   std::int64_t kept_bytes = 0;  // of keys and values; of the rank with most, as the peaks
   std::int64_t peak_bytes = 0;
   std::int64_t planned_peak_bytes = 0;
 };
+
+// The tokens that are continued. ConfigError as generate().
+std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& generation,
+                                     const data::Tokenizer* tokenizer);
 
 // Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
 // ends where an end of a text comes, of the model or of the tokenizer; that may be null for a
