@@ -13,7 +13,7 @@ void expect_finite_numbers(CLI::App& app) {
       double number = 0;
       // What is no number at all is refused where it is converted.
       const bool other = CLI::detail::lexical_cast(text, number) && !std::isfinite(number);
-      return other ? text + " is no finite number; give one" : std::string();
+      return other ? text + not_finite : std::string();
     });
   }
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))

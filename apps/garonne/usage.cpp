@@ -10,6 +10,7 @@
 #include "base/edit_distance.hpp"
 #include "base/names_elsewhere.hpp"
 #include "base/printable.hpp"
+#include "counts.hpp"
 #include "help.hpp"
 
 namespace garonne::apps {
@@ -168,7 +169,10 @@ std::string in_words(const CLI::App& command, const CLI::ParseError& error) {
                        wanted == 1 ? "a value" : fmt::format("{} values", wanted),
                        range.empty() ? "" : " (" + range + ")");
   }
-  if (dynamic_cast<const CLI::ValidationError*>(&error) == nullptr || range.empty()) return message;
+  if (dynamic_cast<const CLI::ValidationError*>(&error) == nullptr || range.empty() ||
+      message.ends_with(not_finite)) {
+    return message;
+  }
   std::string given;
   for (const std::string& result : option->results()) given += (given.empty() ? "" : " ") + result;
   return fmt::format("{} = {}: must be {}", option->get_name(), printable(given), range);

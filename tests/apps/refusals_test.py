@@ -48,6 +48,8 @@ class UsageTest(ProgramTest):
                     refused = run(*words[:-1], f"{words[-1]}={number}", check=2).stderr
                     self.assertIn(f"{words[-1]}", refused.split(";")[0])
                     self.assertIn(number, refused)
+        refused = run("bench", "offload", self.config, "--link", "nan", check=2).stderr
+        self.assertIn("--link: nan is no finite number", refused)
 
     def test_malformed_file_names_the_line(self):
         bad = self.folder / "malformed.toml"
