@@ -169,7 +169,6 @@ class Evaluation(ProgramTest):
         self.train(directory, "--data.path", data, "--model.vocabulary", 256, "--train.steps", 1)
         write = ("eval", directory, "--ids", "--generate", "5 6", "--tokens", 4, "--json")
         before = json.loads(run(*write).stdout)
-        self.assertIsNotNone(before["validation_loss"])
         data.unlink()
         run(*write, check=5)
         for ranks, grid in ((0, ()), (2, ("--grid.pipeline", 2))):
