@@ -181,6 +181,18 @@ void read_added(const JsonPlace& list, BpeDescription& read) {
     ids.expect(entry, token);
     read.added.push_back(std::move(token));
   }
+  // To Hugging Face white space that one token takes is still found as the beginning of another.
+  for (std::size_t i = 0; i < read.added.size(); ++i) {
+    const AddedToken& token = read.added[i];
+    const auto takes_from = [&](const AddedToken& other) {
+      return other.takes_right && other.normalised == token.normalised;
+    };
+    if (leading_white_space(token.content) > 0 &&
+        std::any_of(read.added.begin(), read.added.end(), takes_from)) {
+      list.element(i).key("content").refuse(
+          "must not begin with white space where an added token has rstrip, which takes it");
+    }
+  }
 }
 
 std::string tokenizer_json(const nlohmann::ordered_json& added, const nlohmann::ordered_json& vocab,

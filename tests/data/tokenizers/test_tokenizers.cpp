@@ -444,6 +444,9 @@ TEST(Tokenizers, RefuseIdsOfAddedTokensThatHuggingFaceGivesOtherwise) {
   expect_refused(added({{640, "<x>"}, {640, "<x>"}}), "added_tokens[1].content", "before it");
   expect_refused(added({{640, "e\u0301|"}, {641, "\u00e9|"}}), "added_tokens[1].content",
                  "normal form");
+  nlohmann::json taking = added({{640, "<x>"}, {641, "  "}});
+  taking["added_tokens"][0]["rstrip"] = true;
+  expect_refused(taking, "added_tokens[1].content", "rstrip");
   // Where the vocabulary has gaps, the next id may be one of its own.
   nlohmann::json gaps = added({{641, "<x>"}});
   gaps["model"]["vocab"]["zz"] = 641;
