@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Makes tests/data/tokenizers/small_tokenizers.json: one small vocabulary, trained by Hugging Face's tokenizers, under
-the expressions of GPT-2, Llama 3 and Qwen, and the ids that they give to texts of many kinds.
+the expressions of GPT-2, Llama 3, Qwen and others, and the ids that they give to texts of many kinds.
 
   tests/peer/make_tokenizer_values.py FILE        with a Python that has the package `tokenizers`
 """
@@ -36,6 +36,9 @@ TEXTS = [
     "<left> taken  <left>  and <right>  here <right>\n\nend <right>",
     "naïve cafe\u0301<|both|>\u0301 x<|both|>",
     "x" * 200 + " " * 70 + "\n" * 40 + "y",
+    "中文。中文、ア。イー ひ・ら 々〆〇 กขค。ก ·ー 'ʹ",
+    "1234x 1234567 12. 1。 a²Ⅷ x³¹ ¼½¾ ⅷⓐⓩ 🄰🅐🅰 ① a-b_c‿d ++! a\x0b\x0c\u0301\u20dd",
+    "cafe\u0301| caf\u00e9| cafe\u0301\u0323| o\u0302\u0301 \u1ed1 \u00f4\u0301",
     "",
 ]
 BROKEN = [b"ok \xff\xfe then \x80 and \xe2\x82 cut \xf0\x9f\x98", b"\xed\xa0\x80surrogate \xc0\xaf overlong \xf4\x90\x80\x80",

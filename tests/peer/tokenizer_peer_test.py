@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The ids of `garonne data text --tokenizer` beside those of Hugging Face's `tokenizers` and of SentencePiece, on
-tokenizers that their own trainers make here: with the expressions of GPT-2, Llama 3 and Qwen, unigram and BPE.
+tokenizers that their own trainers make here: with the expressions of GPT-2, Llama 3, Qwen and others, unigram and BPE.
 
 The text, about 10 MB: translated manual pages where the machine has them, sources and headers, and between them what
 is hard to cut: emoji, combining marks, contractions, runs of white space, added tokens and bytes that are no UTF-8.
@@ -38,6 +38,43 @@ def compare(name, threads, ours, expected):
     print(f"{name:15} {threads} threads: {len(ours)} tokens, " +
           ("equal" if equal else f"{len(expected)} expected, the first difference at {where}"))
     return equal
+
+
+# In brackets and out of them; Mc and Mn are left out, between which later versions of Unicode moved a character.
+CLASSES = ([rf"\p{{{name}}}" for name in (
+    "C Cc Cf Co L Ll Lm Lo Lt Lu M Me N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs Han Hiragana Katakana Hangul "
+    "Bopomofo Thai Arabic Hebrew Latin Greek Cyrillic Devanagari Common").split()] +
+           [form % name for form in (r"\P{%s}", r"[^\p{%s}]") for name in ("L", "N", "P", "S", "Han", "Latin")] +
+           [r"\s", r"\S", r"[\s]", r"[^\s]", r"\d", r"\D", r"[\d]", r"[\D]", r"\w", r"\W", r"[\w]", r"[^\w]", ".",
+            r"(?i:[a-z])", r"(?i:k|s|i)", r"[\P{Thai}]", r"\p{^Greek}"])
+
+
+def classes_of_characters(folder):
+    """Which of all characters each class has, but for those that PCRE2's version of Unicode does not know. Returns
+    whether all are equal."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    def taken(pattern, text):
+        tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(sorted(alphabet))}, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(Regex(pattern), "removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.save(f"{folder}/class.json")
+        pathlib.Path(f"{folder}/characters").write_bytes(text.encode())
+        return tokenizer, data_text(folder, "class", [f"{folder}/characters"], f"{folder}/class.json", "1")
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    characters = "".join(chr(one) for one in range(1, 0x110000) if not 0xD800 <= one < 0xE000)
+    tokenizer, ids = taken(r"\p{Cn}", characters)
+    unknown = set(tokenizer.decode(ids))
+    known = "".join(one for one in characters if one not in unknown)
+    print(f"{len(known)} characters are known")
+    good = True
+    for pattern in CLASSES:
+        tokenizer, ids = taken(pattern, known)
+        good = compare(pattern, "1", ids, tokenizer.encode(known).ids) and good
+    return good
 
 
 def sentence_pieces(mixed, folder):
@@ -88,6 +125,7 @@ def main():
             for threads in ("1", "2"):
                 ours = data_text(folder, kind, [f"{folder}/text"], f"{folder}/{kind}.json", threads)
                 failed = not compare(kind, threads, ours, expected) or failed
+        failed = not classes_of_characters(folder) or failed
         failed = not sentence_pieces(mixed, folder) or failed
     sys.exit(1 if failed else 0)
 

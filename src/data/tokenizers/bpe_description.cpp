@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/pattern.hpp"
+#include "data/tokenizers/unicode_text.hpp"
 
 namespace garonne::data {
 namespace {
@@ -123,7 +126,42 @@ void read_pre_tokenizer(const JsonPlace& pre_tokenizer, BpeDescription& read) {
   if (!of_bytes) pre_tokenizer.refuse("has no ByteLevel: known are tokenizers of bytes");
 }
 
+// Hugging Face gives added tokens ids itself, whatever their file says: one that is in the
+// vocabulary has its id there, any other the next behind the vocabulary and those before it.
+class AddedIds {
+ public:
+  explicit AddedIds(const BpeDescription& read) : next_(read.words.size()) {
+    for (const auto& [word, id] : read.words) {
+      of_words_.emplace(word, id);
+      used_.insert(id);
+    }
+  }
+
+  void expect(const JsonPlace& entry, const AddedToken& token) {
+    const auto known = of_words_.find(token.content);
+    const std::uint64_t id = known == of_words_.end() ? next_ : known->second;
+    if (token.id != id) {
+      entry.key("id").refuse(fmt::format(
+          "is {} to Hugging Face, {}", id,
+          known == of_words_.end() ? "which takes the next id behind the vocabulary and the added "
+                                     "tokens before this one: write that"
+                                   : "which takes that of the vocabulary: write that"));
+    }
+    if (known == of_words_.end() && !used_.insert(token.id).second)
+      entry.key("id").refuse("is that of another token: give the vocabulary ids without gaps");
+    next_ = std::max<std::uint64_t>(next_, id + 1);
+  }
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> of_words_;
+  std::unordered_set<std::uint32_t> used_;
+  std::uint64_t next_;
+};
+
 void read_added(const JsonPlace& list, BpeDescription& read) {
+  AddedIds ids(read);
+  std::unordered_set<std::string> contents;
+  std::unordered_set<std::string> normal_forms;
   for (const JsonPlace& entry : list.elements()) {
     AddedToken token;
     token.id = static_cast<std::uint32_t>(entry.key("id").integer(0, most_tokens));
@@ -135,7 +173,25 @@ void read_added(const JsonPlace& list, BpeDescription& read) {
     token.normalised = truth_of(entry, "normalized", !token.special);
     if (truth_of(entry, "single_word", false))
       entry.key("single_word").refuse("must be false: what words are is not known here");
+    if (!contents.insert(token.content).second)
+      entry.key("content").refuse("is that of a token before it: leave one of them out");
+    if (token.normalised && !normal_forms.insert(searched_content(token, read)).second)
+      entry.key("content").refuse(
+          "has the normal form of a token before it: leave one of them out");
+    ids.expect(entry, token);
     read.added.push_back(std::move(token));
+  }
+  // To Hugging Face white space that one token takes is still found as the beginning of another.
+  for (std::size_t i = 0; i < read.added.size(); ++i) {
+    const AddedToken& token = read.added[i];
+    const auto takes_from = [&](const AddedToken& other) {
+      return other.takes_right && other.normalised == token.normalised;
+    };
+    if (leading_white_space(token.content) > 0 &&
+        std::any_of(read.added.begin(), read.added.end(), takes_from)) {
+      list.element(i).key("content").refuse(
+          "must not begin with white space where an added token has rstrip, which takes it");
+    }
   }
 }
 
@@ -187,6 +243,13 @@ BpeDescription read_bpe(const std::string& json, const std::string& file, FileOw
   return read;
 }
 
+std::string searched_content(const AddedToken& token, const BpeDescription& description) {
+  if (!token.normalised || !description.normal_form_c) return token.content;
+  std::string normal;
+  append_normal_form_c(token.content, normal);
+  return normal;
+}
+
 std::string hash_of_rules(const BpeDescription& description) {
   std::vector<std::pair<std::string, std::uint32_t>> words = description.words;
   std::sort(words.begin(), words.end());
@@ -213,10 +276,16 @@ std::string hash_of_rules(const BpeDescription& description) {
     whole += split.keeps_rest ? "+" : "-";
   }
   whole += "added";
+  // Without a normal form it matters only which are looked for before the others.
+  const bool any_normalised =
+      std::any_of(added.begin(), added.end(), [](const auto& token) { return token.normalised; });
+  const bool all_normalised =
+      std::all_of(added.begin(), added.end(), [](const auto& token) { return token.normalised; });
+  const bool one_search = !description.normal_form_c && any_normalised == all_normalised;
   for (const AddedToken& token : added) {
     text(token.content);
     whole += fmt::format("{} {} {} {};", token.id, token.takes_left, token.takes_right,
-                         token.normalised);
+                         token.normalised && !one_search);
   }
   return hash_text(whole);
 }

@@ -29,9 +29,13 @@ struct BpeDescription {
 };
 
 // Throws, as `owner` says and with the key, for what is no such tokenizer: another model, dropout,
-// subword marks, a normaliser but NFC, a pre-tokenizer other than Split, Digits and ByteLevel.
+// subword marks, a normaliser but NFC, a pre-tokenizer other than Split, Digits and ByteLevel; and
+// for added tokens whose ids are not those that Hugging Face gives them.
 BpeDescription read_bpe(const std::string& json, const std::string& file,
                         FileOwner owner = FileOwner::User);
+
+// What a text is searched for: the content, or its normal form where that of the text is searched.
+std::string searched_content(const AddedToken& token, const BpeDescription& description);
 
 // Equal for descriptions that make the same ids of every text, however their files were written.
 std::string hash_of_rules(const BpeDescription& description);

@@ -128,7 +128,9 @@ class Maker {
   std::vector<AddedToken> added(bool normalised) const {
     std::vector<AddedToken> tokens;
     for (const AddedToken& token : read_.added) {
-      if (token.normalised == normalised) tokens.push_back(token);
+      if (token.normalised != normalised) continue;
+      tokens.push_back(token);
+      tokens.back().content = searched_content(token, read_);
     }
     return tokens;
   }

@@ -9,16 +9,6 @@
 
 namespace garonne::data {
 
-// Hugging Face's expressions are Oniguruma's. Where one means something else to PCRE2 it is
-// rewritten (\s, \w and \d, as the Unicode Standard has them); where it cannot be, or where a match
-// could depend on what stands before it, so that a text could not be cut, `fault` says so and
-// nothing else is filled.
-struct RewrittenPattern {
-  std::string text;
-  std::string fault;
-};
-RewrittenPattern rewrite_pattern(std::string_view oniguruma);
-
 // Compiled once, used by the matchers of several threads.
 class Pattern {
  public:

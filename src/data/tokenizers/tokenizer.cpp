@@ -13,6 +13,7 @@
 #include "data/tokenizers/bpe_description.hpp"
 #include "data/tokenizers/bpe_tokenizer.hpp"
 #include "data/tokenizers/sentencepiece_tokenizer.hpp"
+#include "data/tokenizers/tokenizer_folder.hpp"
 
 namespace garonne::data {
 namespace {
@@ -165,6 +166,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {
           (name != std::string_view(model_file) || is_sentencepiece(folder / name)))
         path = folder / name;
     }
+    if (path.filename() == model_file) expect_tokens_of_model(folder.string(), model_file);
     if (path == folder) {
       throw ConfigError("tokenizer", given,
                         "is a folder that has none of tokenizer.model, tokenizer.json and "
@@ -179,7 +181,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {
   const fs::path merges = path.parent_path() / "merges.txt";
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt") {
     const std::string vocab = (path.parent_path() / "vocab.json").string();
-    return make_bpe_tokenizer(tokenizer_json_of(vocab, merges.string()), vocab, FileOwner::User);
+    auto made =
+        make_bpe_tokenizer(tokenizer_json_of(vocab, merges.string()), vocab, FileOwner::User);
+    expect_same_as_whole(*made, vocab);
+    return made;
   }
   if (path.extension() == ".model") {
     return make_sentencepiece_tokenizer(

@@ -99,7 +99,8 @@ TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer);
 // beside it; a model of SentencePiece, by its name that ends in .model; or a folder that has one of
 // them: tokenizer.model before the others, since it says more than what was made of it. A
 // tokenizer.json that says one token a byte, as exports of models of bytes have it, is "byte".
-// ConfigError (key "tokenizer") with the reason.
+// ConfigError (key "tokenizer") with the reason, also where other files of the folder have tokens
+// that the tokenizer.model lacks, or a tokenizer.json cuts otherwise than a vocab.json beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given);
 
 }  // namespace garonne::data

@@ -56,17 +56,6 @@ std::size_t ascii_bytes(std::string_view text) {
   return done;
 }
 
-// The character at `place` of a valid text, and its bytes.
-std::pair<char32_t, std::size_t> character_at(std::string_view text, std::size_t place) {
-  const unsigned first = byte_at(text, place);
-  const std::size_t bytes = shape_of(first).bytes;
-  if (bytes == 1) return {first, 1};
-  char32_t character = first & (0x7FU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i)
-    character = (character << 6U) | (byte_at(text, place + i) & 0x3FU);
-  return {character, bytes};
-}
-
 struct Range {
   char32_t first;
   char32_t last;
@@ -92,6 +81,16 @@ bool all_normal(std::string_view text) {
 }
 
 }  // namespace
+
+std::pair<char32_t, std::size_t> character_at(std::string_view text, std::size_t place) {
+  const unsigned first = byte_at(text, place);
+  const std::size_t bytes = shape_of(first).bytes;
+  if (bytes == 1) return {first, 1};
+  char32_t character = first & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i)
+    character = (character << 6U) | (byte_at(text, place + i) & 0x3FU);
+  return {character, bytes};
+}
 
 bool always_normal(char32_t character) {
   const auto* range =

@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace garonne::data {
 
 // Unicode's White_Space, which is what \s means to Hugging Face's expressions.
 bool is_white_space(char32_t character);
+
+// The character at `place` of a valid text, and its bytes.
+std::pair<char32_t, std::size_t> character_at(std::string_view text, std::size_t place);
 
 // The largest beginning of a valid text with at most `bytes` bytes that ends between characters.
 std::size_t whole_characters(std::string_view text, std::size_t bytes);

@@ -194,6 +194,33 @@ TEST(SentencePieces, AreFoundInFolders) {
   }
 }
 
+TEST(SentencePieces, OfAFolderAreAllThatItsFilesName) {
+  const Scratch scratch;
+  scratch.write("tokenizer.model", bytes_of("bpe"));
+  const auto expect_refused = [&](const std::string& part) {
+    try {
+      open_tokenizer(scratch.path(""));
+      ADD_FAILURE() << "not refused: " << part;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+    // The model by itself is what the user names.
+    EXPECT_EQ(open_tokenizer(scratch.path("tokenizer.model"))->name(), tokenizer_of("bpe")->name());
+  };
+  const std::string known = R"({"id": 0, "content": "<unk>"}, {"id": 1, "content": "<s>"})";
+  scratch.write("tokenizer.json", R"({"added_tokens": [)" + known + "]}");
+  scratch.write("added_tokens.json", R"({"</s>": 2})");
+  EXPECT_EQ(open_tokenizer(scratch.path(""))->name(), tokenizer_of("bpe")->name());
+  scratch.write("added_tokens.json", R"({"</s>": 2, "<|im_start|>": 32000})");
+  expect_refused("added_tokens.json has the token \"<|im_start|>\" with the id 32000");
+  scratch.write("added_tokens.json", R"({"</s>": 3})");
+  expect_refused("tokenizer.model has it as 2");
+  scratch.write("added_tokens.json", "{}");
+  scratch.write("tokenizer.json",
+                R"({"added_tokens": [)" + known + R"(, {"id": 32000, "content": "[PAD]"}]})");
+  expect_refused("tokenizer.json has the token \"[PAD]\"");
+}
+
 // Fields that are appended to a message are merged with those before.
 TEST(SentencePieces, RefuseByKeyWhatTheyDoNotKnow) {
   const auto expect_refused = [](const std::string& more, const std::string& part) {

@@ -28,13 +28,13 @@ TEST(Tokenizers, BeginTextsWithTheirOwnTokenWhereTheyHaveOne) {
   for (const auto& [begin, end] : {std::pair("<|begin_of_text|>", "<|end_of_text|>"),
                                    std::pair("<s>", "</s>"), std::pair("<bos>", "<eos>")}) {
     nlohmann::json whole = json_of("llama3");
-    whole["added_tokens"] = nlohmann::json::array({added_token(begin, 645), added_token(end, 646)});
+    whole["added_tokens"] = nlohmann::json::array({added_token(begin, 640), added_token(end, 641)});
     const auto tokenizer = open_tokenizer(scratch.write("both.json", whole.dump()));
-    EXPECT_EQ(tokenizer->begin_of_text(), 645U);
-    EXPECT_EQ(tokenizer->end_of_text(), 646U);
+    EXPECT_EQ(tokenizer->begin_of_text(), 640U);
+    EXPECT_EQ(tokenizer->end_of_text(), 641U);
     const std::vector<std::pair<std::string, std::string>> special = {{"bos_token", begin},
                                                                       {"eos_token", end}};
-    EXPECT_EQ(tokenizer->special_tokens(645, 646), special);
+    EXPECT_EQ(tokenizer->special_tokens(640, 641), special);
     // No mark, and no token at all.
     EXPECT_TRUE(tokenizer->special_tokens(3, 5000).empty());
   }
@@ -47,6 +47,7 @@ TEST(Tokenizers, SayWhichIdsStandForNothing) {
   const Scratch scratch;
   nlohmann::json whole = json_of("gpt2");
   whole["added_tokens"].push_back(added_token("<|far|>", 700));
+  whole["model"]["vocab"]["<|far|>"] = 700;
   const auto tokenizer = open_tokenizer(scratch.write("gaps.json", whole.dump()));
   EXPECT_EQ(tokenizer->vocabulary(), 701);
   EXPECT_TRUE(tokenizer->has(644));

@@ -12,7 +12,6 @@
 #include "data/tokenizers/bpe_tokenizer.hpp"
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/merge_table.hpp"
-#include "data/tokenizers/pattern.hpp"
 #include "data/tokenizers/recorded_tokenizers.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokenizers/unicode_text.hpp"
@@ -61,7 +60,7 @@ Ids in_blocks(const Tokenizer& tokenizer, const std::string& text, int threads,
 
 TEST(Tokenizers, HaveTheIdsOfHuggingFace) {
   const Scratch scratch;
-  ASSERT_EQ(kinds().size(), 5U);
+  ASSERT_EQ(kinds().size(), 10U);
   for (const std::string& kind : kinds()) {
     const auto tokenizer = tokenizer_of(kind, scratch);
     const auto all = texts();
@@ -253,13 +252,6 @@ TEST(UnicodeText, WhatIsAlwaysNormalNeverChanges) {
   EXPECT_GT(normal, 30000);
 }
 
-TEST(Pattern, RefusesWhatCannotBeCut) {
-  for (const char* pattern : {"(?<=a)b", "(?<!a)b", "^a", "a$", "\\ba", "a\\b", "[a[bc]]", "[a&&b]",
-                              "\\h", "a*", "(a", "[\\S]", "a\\"}) {
-    EXPECT_THROW(Pattern{pattern}, ConfigError) << pattern;
-  }
-}
-
 TEST(Tokenizers, TwoFilesOfGpt2AreOne) {
   const Scratch scratch;
   nlohmann::json vocabulary = recorded().at("vocab");
@@ -279,6 +271,28 @@ TEST(Tokenizers, TwoFilesOfGpt2AreOne) {
   const auto again = make_tokenizer(tokenizer->name(), tokenizer->description());
   EXPECT_EQ(again->encode(all[0]), tokenizer->encode(all[0]));
   EXPECT_EQ(again->name(), tokenizer->name());
+
+  // A tokenizer.json beside them is to say the same, however it looks for its token.
+  nlohmann::json whole = json_of("gpt2");
+  whole["model"]["vocab"] = vocabulary;
+  whole["added_tokens"] = {
+      {{"id", 640}, {"content", "<|endoftext|>"}, {"normalized", true}, {"special", true}}};
+  scratch.write("tokenizer.json", whole.dump());
+  EXPECT_EQ(open_tokenizer(scratch.path("vocab.json"))->name(), tokenizer->name());
+  const auto expect_refused = [&](const std::string& content, const std::string& part) {
+    scratch.write("tokenizer.json", content);
+    for (const char* file : {"vocab.json", "merges.txt"}) {
+      try {
+        open_tokenizer(scratch.path(file));
+        ADD_FAILURE() << "not refused: " << part;
+      } catch (const ConfigError& error) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      }
+    }
+  };
+  whole["normalizer"] = {{"type", "NFC"}};
+  expect_refused(whole.dump(), "makes other ids");
+  expect_refused("{}", "cannot be taken");
 }
 
 TEST(Tokenizers, AreOneWhereTheyMakeTheSameIds) {
@@ -314,7 +328,9 @@ TEST(Tokenizers, AreOneWhereTheyMakeTheSameIds) {
   expect_same(false, "two merges", patched("/model/merges/0", whole["model"]["merges"][1]));
   expect_same(false, "no added tokens", patched("/added_tokens", nlohmann::json::array()));
   expect_same(false, "white space", patched("/added_tokens/0/lstrip", true));
-  expect_same(false, "an id", patched("/added_tokens/0/id", 700));
+  nlohmann::json renumbered = whole;
+  std::swap(renumbered["added_tokens"][0]["content"], renumbered["added_tokens"][1]["content"]);
+  expect_same(false, "ids", renumbered);
   expect_same(false, "a cut",
               patched("/pre_tokenizer",
                       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}));
@@ -405,6 +421,52 @@ TEST(TextConverter, SaysWhatItReplacedAndWhatEndsADocument) {
   conversion.inputs.pop_back();
   convert_text(conversion);
   EXPECT_TRUE(notes.empty());
+}
+
+TEST(Tokenizers, RefuseIdsOfAddedTokensThatHuggingFaceGivesOtherwise) {
+  const Scratch scratch;
+  const auto added = [](const nlohmann::json& tokens) {
+    nlohmann::json whole = json_of("qwen");
+    whole["added_tokens"] = nlohmann::json::array();
+    for (const auto& [id, content] : tokens.get<std::vector<std::pair<int, std::string>>>())
+      whole["added_tokens"].push_back(
+          {{"id", id}, {"content", content}, {"normalized", true}, {"special", false}});
+    return whole;
+  };
+  const auto taken = [&](const nlohmann::json& whole) {
+    return open_tokenizer(scratch.write("ids.json", whole.dump()));
+  };
+  const auto expect_refused = [&](const nlohmann::json& whole, const std::string& key,
+                                  const std::string& part) {
+    try {
+      taken(whole);
+      ADD_FAILURE() << "not refused: " << key;
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(key), std::string::npos) << text;
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    }
+  };
+  // The ids of a token of the vocabulary, and of the next ones behind it.
+  EXPECT_EQ(taken(added({{640, "<x>"}, {recorded().at("vocab").at("a"), "a"}, {641, "<y>"}}))
+                ->encode("<x>a<y>"),
+            (Ids{640, recorded().at("vocab").at("a").get<std::uint32_t>(), 641}));
+  expect_refused(added({{641, "<x>"}}), "added_tokens[0].id", "640");
+  expect_refused(added({{640, "<x>"}, {700, "<y>"}}), "added_tokens[1].id", "641");
+  expect_refused(added({{641, "<x>"}, {640, "<y>"}}), "added_tokens[0].id", "640");
+  expect_refused(added({{640, "<x>"}, {640, "<y>"}}), "added_tokens[1].id", "641");
+  expect_refused(added({{3, "<x>"}}), "added_tokens[0].id", "640");
+  expect_refused(added({{640, "a"}}), "added_tokens[0].id", "vocabulary");
+  expect_refused(added({{640, "<x>"}, {640, "<x>"}}), "added_tokens[1].content", "before it");
+  expect_refused(added({{640, "e\u0301|"}, {641, "\u00e9|"}}), "added_tokens[1].content",
+                 "normal form");
+  nlohmann::json taking = added({{640, "<x>"}, {641, "  "}});
+  taking["added_tokens"][0]["rstrip"] = true;
+  expect_refused(taking, "added_tokens[1].content", "rstrip");
+  // Where the vocabulary has gaps, the next id may be one of its own.
+  nlohmann::json gaps = added({{641, "<x>"}});
+  gaps["model"]["vocab"]["zz"] = 641;
+  expect_refused(gaps, "added_tokens[0].id", "another token");
 }
 
 TEST(TextConverter, KeepsTheTokenizerInTheFile) {
