@@ -76,6 +76,9 @@ TextEvalFlags add_text_options(CLI::App& command, TextEvalOptions& options) {
                       "for --generate, in the place of the run's own: byte, a tokenizer.json, or a "
                       ".model of SentencePiece")
           ->type_name("FILE"),
+      command.add_flag("--begin", generation.begins,
+                       "put the token that begins texts in front, as <|begin_of_text|>, for models "
+                       "that learned so, as Llama 3"),
       command.add_option("--tokens", generation.tokens, "how many tokens to generate")
           ->check(count(0))
           ->capture_default_str(),
@@ -110,6 +113,8 @@ TextEvalFlags add_text_options(CLI::App& command, TextEvalOptions& options) {
 }
 
 void check_text_options(const TextEvalOptions& options) {
+  if (options.ids && options.generation.begins)
+    throw ConfigError("--begin", "", "is of texts; with --ids give its id as the first one");
   for (const std::string& stop : options.generation.stop_texts) {
     if (stop.empty())
       throw ConfigError("--stop", stop, "is empty, as every text begins; leave it out");

@@ -300,6 +300,20 @@ class Language(ProgramTest):
                       self.directory("none"), check=2).stderr
         self.assertIn("bos_token_id", refused)
 
+    def test_a_prompt_begins_as_the_model_learned(self):
+        whole = small_tokenizer()
+        whole["added_tokens"].append(whole["added_tokens"][0] | {"id": 645, "content": "<|begin_of_text|>"})
+        imported = self.imported_llama("begins", whole)
+        greedy = ("--tokens", 8, "--temperature", 0)
+        as_text, plain = (run("eval", imported, "--generate", text, *greedy, "--json", *more).stdout
+                          for text, more in (("<|begin_of_text|>the", ()), ("the", ())))
+        begun = json.loads(run("eval", imported, "--generate", "the", "--begin", *greedy, "--json").stdout)
+        self.assertEqual(begun["generated"], json.loads(as_text)["generated"])
+        self.assertNotEqual(begun["generated"], json.loads(plain)["generated"])
+        none = self.imported_llama("begins-none", small_tokenizer("qwen") | {"added_tokens": []})
+        self.assertIn("--begin", run("eval", none, "--generate", "the", "--begin", check=2).stderr)
+        self.assertIn("--begin", run("eval", imported, "--generate", "5", "--ids", "--begin", check=2).stderr)
+
     def test_each_end_of_a_model_ends_a_text(self):
         whole = small_tokenizer()
         free = self.imported_llama("free", whole)

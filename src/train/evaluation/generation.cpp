@@ -30,6 +30,15 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given, const 
   expect(given != nullptr, "a prompt of text needs a tokenizer");
   const data::Tokenizer& tokenizer = *given;
   std::vector<std::uint32_t> tokens = tokenizer.encode(generation.prompt);
+  if (generation.begins) {
+    if (!marks.begin) {
+      throw ConfigError("--begin", "",
+                        fmt::format("puts a token in front that begins texts, and {} has none; "
+                                    "leave it out",
+                                    tokenizer.name()));
+    }
+    tokens.insert(tokens.begin(), *marks.begin);
+  }
   if (!tokens.empty()) return tokens;
   // Something has to be continued; what comes before a text, or a line break, says least.
   if (marks.begin) return {*marks.begin};

@@ -17,7 +17,8 @@ namespace garonne::train {
 struct Generation {
   std::string prompt;
   std::vector<std::uint32_t> prompt_ids;  // where it is given as tokens, in the place of `prompt`
-  std::int64_t tokens = 400;              // at most
+  bool begins = false;        // the token that begins texts stands in front of a prompt of text
+  std::int64_t tokens = 400;  // at most
   Sampling sampling;
   std::uint64_t seed = 1;
   std::vector<std::string> stop_texts;  // a continuation ends before the first of them
@@ -46,8 +47,8 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
 // stages and tensor ranks make each together; the random numbers are functions of seed, text and
 // token. `say` is told, before the first token, how that will be done. Throws, agreed, ConfigError
 // for a prompt with tokens that the model has not, or of none where the tokenizer has neither of
-// these, PlanError where the passes do not fit the budget. Collective over all ranks, which have
-// the same prompt.
+// these, or that is to begin where nothing begins one, PlanError where the passes do not fit the
+// budget. Collective over all ranks, which have the same prompt.
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer* tokenizer, const exec::Machine& machine,
                    std::int64_t budget_bytes, dist::Session& session,
