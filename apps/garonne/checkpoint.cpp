@@ -357,7 +357,9 @@ void import_huggingface_model(const std::string& from, const std::string& output
   train::DataFacts facts;
   facts.vocabulary = config.model.vocabulary;
   if (tokenizer) facts.tokenizer = tokenizer->name();
-  facts.marks = train::huggingface_marks(from, config.model.vocabulary);
+  facts.marks = train::huggingface_marks(
+      from, config.model.vocabulary,
+      [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
   const train::TrainedModel made = train::initial_model(config, facts, session);
   train::import_huggingface(from, config.model, made.setup.model, made.state);
   nlohmann::json data = {{"path", ""},

@@ -59,6 +59,8 @@ void check_given(const EvalOptions& options, const Given& given, const std::stri
     train::expect_model_of(train::text_kind(), kind, "--part", options.part);
   if (!options.part.empty() && options.data.empty())
     throw ConfigError("--part", options.part, "is of the files of --data, which is not given");
+  if (options.no_validation)
+    train::expect_model_of(train::text_kind(), kind, "--no-validation", "");
   if (options.no_validation && !given.generate)
     throw ConfigError("--no-validation", "",
                       "leaves nothing to do; ask for a text with --generate or --generate-from");

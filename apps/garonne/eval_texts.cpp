@@ -132,6 +132,7 @@ TextEval::TextEval(const TextEvalOptions& options, std::string run,
           options.prompt_file.empty() ? options.prompt : read_prompt(options.prompt_file);
   });
   generation_.prompt = session.broadcast(generation_.prompt);
+  if (!options.prompt_file.empty()) generation_.prompt_key = "--generate-from";
   session.agree([&] {
     const train::DataFacts& facts = trained.setup.facts;
     if (ids_) generation_.prompt_ids = ids_of(generation_.prompt);

@@ -220,7 +220,10 @@ class Evaluation(ProgramTest):
         self.assertIn("--stop", run("eval", bare, "--ids", "--generate", "5", "--stop", "x", check=2).stderr)
         # Before the validation.
         beyond = run("eval", self.trained, "--ids", "--generate", "5 256", "--batches", 0, check=2)
-        self.assertIn("--ids = 256: ", beyond.stderr)
+        self.assertIn("--generate: the prompt has the token 256, ", beyond.stderr)
+        file.write_text("5 300")
+        beyond = run("eval", self.trained, "--ids", "--generate-from", file, check=2)
+        self.assertIn("--generate-from: the prompt has the token 300, ", beyond.stderr)
         self.assertNotIn("validation loss", beyond.stdout)
 
     def test_a_bad_token_ends_a_run_with_its_state_saved(self):

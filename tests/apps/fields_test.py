@@ -139,8 +139,10 @@ class Fields(KeptFieldsTest):
         self.assertIn("the nearest that work", refused.stderr)
         refused = run("data", "batch", self.config, "--step", 3, check=2)
         self.assertIn("prints tokens, of models of text", refused.stderr)
-        refused = run("eval", self.kept, "--generate", "once", check=2)
-        self.assertIn("--generate", refused.stderr)
+        for option in (("--generate", "once"), ("--no-validation",)):
+            refused = run("eval", self.kept, *option, check=2)
+            self.assertIn(f"{option[0]}", refused.stderr)
+            self.assertNotIn("ask for a text", refused.stderr)
 
     def nodes(self):
         """Of a micro-batch on its way to the loss."""

@@ -295,10 +295,18 @@ class Language(ProgramTest):
         refused = run("checkpoint", "import", "--from", "huggingface", self.directory("theirs-said"), "--output",
                       self.directory("imported-said"), check=2)
         self.assertIn("not empty", refused.stderr)
-        random_llama(self.directory("theirs-said"), llama_config(vocab_size=660, bos_token_id=660))
-        refused = run("checkpoint", "import", "--from", "huggingface", self.directory("theirs-said"), "--output",
-                      self.directory("none"), check=2).stderr
-        self.assertIn("bos_token_id", refused)
+        # As transformers' GPT2Config has them for any vocabulary.
+        outside = self.directory("theirs-outside")
+        random_llama(outside, llama_config(vocab_size=660, bos_token_id=660, eos_token_id=[-1, 3, 50256]))
+        warned = run("checkpoint", "import", "--from", "huggingface", outside, "--output", self.directory("outside")).stderr
+        for words in ("bos_token_id = 660 is outside the vocabulary of 660", "eos_token_id = -1", "eos_token_id = 50256"):
+            self.assertIn(words, warned)
+        run("checkpoint", "export", self.directory("outside"), "--to", "huggingface", self.directory("outside-export"))
+        config = json.loads((self.directory("outside-export") / "config.json").read_text())
+        self.assertEqual((config["bos_token_id"], config["eos_token_id"]), (None, 3))
+        random_llama(outside, llama_config(vocab_size=660, bos_token_id="3"))
+        self.assertIn("bos_token_id", run("checkpoint", "import", "--from", "huggingface", outside, "--output",
+                                          self.directory("none"), check=2).stderr)
 
     def test_a_prompt_begins_as_the_model_learned(self):
         whole = small_tokenizer()

@@ -378,6 +378,18 @@ std::optional<ForeignTokens> find_foreign_tokens(const std::string& path) {
   return read_nanogpt(path, file);
 }
 
+std::string why_not_of_vocabulary(const std::string& format, std::int64_t vocabulary) {
+  // A model's table may be padded a little beyond its tokens.
+  constexpr std::int64_t most = 65536 + 1024;
+  if (format != nanogpt_format || vocabulary <= most) return {};
+  // Wider ones would be twice as many wrong ones.
+  return fmt::format(
+      "has no header and is read as tokens of 16 bits, which cannot name a "
+      "vocabulary of {}; tokens of 32 bits are read from llm.c's .bin (magic number "
+      "20240801) and from Megatron's .idx with its .bin",
+      vocabulary);
+}
+
 std::unique_ptr<TokenInput> open_foreign_tokens(const ForeignTokens& file, std::int64_t vocabulary,
                                                 std::int64_t kept_bytes) {
   return std::make_unique<ForeignInput>(file, vocabulary > 0 ? vocabulary : file.vocabulary,

@@ -33,6 +33,9 @@ struct ForeignTokens {
 // long.
 std::optional<ForeignTokens> find_foreign_tokens(const std::string& path);
 
+// Why a file of this format cannot hold tokens of so large a vocabulary; empty where it can.
+std::string why_not_of_vocabulary(const std::string& format, std::int64_t vocabulary);
+
 // As open_token_input.
 std::unique_ptr<TokenInput> open_foreign_tokens(const ForeignTokens& file, std::int64_t vocabulary,
                                                 std::int64_t kept_bytes);

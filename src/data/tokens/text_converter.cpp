@@ -52,6 +52,8 @@ std::int64_t check_input(const std::string& path) {
 
 // The file would say that its tokens are the tokenizer's.
 void expect_tokens_of(const ForeignTokens& tokens, const Tokenizer& tokenizer) {
+  const std::string reason = why_not_of_vocabulary(tokens.format, tokenizer.vocabulary());
+  if (!reason.empty()) throw IoError(tokens.path, reason);
   if (tokens.vocabulary == 0 || tokens.vocabulary == tokenizer.vocabulary()) return;
   throw IoError(tokens.path,
                 fmt::format("has tokens of a vocabulary of {}, and the tokenizer {} has {}; give "
@@ -185,7 +187,7 @@ class BrokenText {
   std::int64_t parts_ = 0;
 };
 
-std::string end_of_documents(const Tokenizer& tokenizer) {
+std::string end_of_texts(const Tokenizer& tokenizer) {
   const std::optional<std::uint32_t> end = tokenizer.end_of_text();
   if (!end) {
     return fmt::format(
@@ -194,7 +196,7 @@ std::string end_of_documents(const Tokenizer& tokenizer) {
         tokenizer.name());
   }
   const std::string text = tokenizer.decode(std::vector<std::uint32_t>{*end});
-  return fmt::format("the token {}{} ends each document", *end,
+  return fmt::format("the token {}{} ends each text", *end,
                      text.empty() ? std::string() : ", " + printable(text) + ",");
 }
 
@@ -289,6 +291,7 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
   // A byte is a token of its own, whatever it means.
   const bool of_characters = !tokenizer.description().empty();
   BrokenText broken;
+  int texts = 0;
   const auto note = [&](const std::string& text) {
     if (conversion.note) conversion.note(text);
   };
@@ -314,6 +317,7 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
         sources.push_back({source, name, writer.written() - before});
         continue;
       }
+      ++texts;
       for_each_block(inputs[index], block_bytes * static_cast<std::size_t>(threads),
                      [&](std::span<const std::byte> text) {
                        encoder->add(text, tokens);
@@ -340,8 +344,7 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
   if (!conversion.validation_inputs.empty()) {
     write_dataset(validation_dataset, conversion.validation_inputs);
   }
-  if (end_of_text || conversion.inputs.size() > 1 || conversion.validation_inputs.size() > 1)
-    note(end_of_documents(tokenizer));
+  if (texts > 1 || (texts == 1 && end_of_text)) note(end_of_texts(tokenizer));
   file.write_attribute("sources", source_list(sources));
   file.close();
 }

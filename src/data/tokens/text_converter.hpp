@@ -23,7 +23,7 @@ struct TextConversion {
   int threads = 0;                 // that encode; 0: one a core
   bool show_progress = true;       // a bar over the bytes read, where there is a terminal
   // Takes sentences on what the user may not expect: what was replaced in which text, and what ends
-  // a document. May be empty.
+  // a text. May be empty.
   std::function<void(const std::string&)> note;
 };
 

@@ -39,18 +39,6 @@ WeightedPath parse_part(const std::string& key, const std::string& text) {
   return part;
 }
 
-// A file without a header is read as tokens of 16 bits; wider ones would be twice as many wrong
-// ones.
-void expect_tokens_of(const std::string& key, const TokenFileInfo& file, std::int64_t vocabulary) {
-  constexpr std::int64_t most = 65536;
-  if (file.format != nanogpt_format || vocabulary <= most) return;
-  throw ConfigError(key, file.path,
-                    fmt::format("has no header and is read as tokens of 16 bits, which cannot name "
-                                "a vocabulary of {}; tokens of 32 bits are read from llm.c's .bin "
-                                "(magic number 20240801) and from Megatron's .idx with its .bin",
-                                vocabulary));
-}
-
 }  // namespace
 
 std::vector<WeightedPath> parse_blend(const std::string& key, const std::string& text) {
@@ -114,7 +102,10 @@ TokenSamples::TokenSamples(const std::string& key, const std::vector<WeightedPat
     parts_.push_back(std::move(part));
   }
   expect(!parts_.empty(), "samples of no file");
-  for (const TokenPart& part : parts_) expect_tokens_of(key, part.file, vocabulary_);
+  for (const TokenPart& part : parts_) {
+    const std::string reason = why_not_of_vocabulary(part.file.format, vocabulary_);
+    if (!reason.empty()) throw ConfigError(key, part.file.path, reason);
+  }
   double total = 0;
   for (std::size_t i = 0; i < files.size(); ++i)
     total = std::max(total, static_cast<double>(parts_[i].windows) * sum / files[i].weight);

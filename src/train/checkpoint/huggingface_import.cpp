@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -110,6 +112,34 @@ const std::map<std::string, std::string>& other_types() {
   return reasons;
 }
 
+// GPT-2s of a small vocabulary carry transformers' defaults, 50256 for both, which no token has.
+void leave_out_unknown_marks(nlohmann::json& config, std::int64_t vocabulary,
+                             const std::string& path,
+                             const std::function<void(const std::string&)>& warn) {
+  if (!config.is_object()) return;
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (!config.contains(key)) continue;
+    nlohmann::json& ids = config[key];
+    const auto is_unknown = [&](const nlohmann::json& id) {
+      if (!id.is_number_integer()) return false;
+      const bool known = id.is_number_unsigned() &&
+                         id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary);
+      if (!known) {
+        warn(fmt::format("{}: {} = {} is outside the vocabulary of {} and left out", path, key,
+                         id.dump(), vocabulary));
+      }
+      return !known;
+    };
+    if (ids.is_array()) {
+      nlohmann::json kept = nlohmann::json::array();
+      std::copy_if(ids.begin(), ids.end(), std::back_inserter(kept), std::not_fn(is_unknown));
+      ids = std::move(kept);
+    } else if (is_unknown(ids)) {
+      ids = nullptr;
+    }
+  }
+}
+
 }  // namespace
 
 RunConfig::Model huggingface_model_keys(const std::string& directory) {
@@ -128,12 +158,14 @@ RunConfig::Model huggingface_model_keys(const std::string& directory) {
                                            : other->second + "; known are gpt2, llama and mistral");
 }
 
-TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary) {
+TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary,
+                            const std::function<void(const std::string&)>& warn) {
   TextMarks marks;
   for (const char* name : {"/config.json", "/generation_config.json"}) {
     const std::string path = directory + name;
     if (!is_there(path)) continue;
-    const nlohmann::json json = parse_json(read_text_file(path), path);
+    nlohmann::json json = parse_json(read_text_file(path), path);
+    leave_out_unknown_marks(json, vocabulary, path, warn);
     const JsonFile file(json, path);
     file.root().expect_object();
     const TextMarks more = marks_from_json(file.root(), vocabulary);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/config.hpp"
@@ -18,9 +19,10 @@ namespace garonne::train {
 RunConfig::Model huggingface_model_keys(const std::string& directory);
 
 // Which tokens begin and end texts by config.json and, where it is there, generation_config.json:
-// the first beginning that one says, and the ends of both. Errors as above, also for an id outside
-// of the vocabulary.
-TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary);
+// the first beginning that one says, and the ends of both. Ids outside of the vocabulary are left
+// out, and `warn` is told. Errors as above.
+TextMarks huggingface_marks(const std::string& directory, std::int64_t vocabulary,
+                            const std::function<void(const std::string&)>& warn);
 
 // Fills what the optimizer updates of the whole `model`, whose sizes are those keys, from the
 // folder. Float32, float16, bfloat16 and float64 tensors are converted. Masks of attention, and a

@@ -45,7 +45,7 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer* given, const 
   if (!marks.ends.empty()) return {marks.ends.front()};
   tokens = tokenizer.encode("\n");
   if (!tokens.empty()) return tokens;
-  throw ConfigError("--generate", generation.prompt,
+  throw ConfigError(generation.prompt_key, generation.prompt,
                     fmt::format("is no token of {}, which has none that begins or ends a text "
                                 "either; give a word at least, or ids of tokens with --ids",
                                 tokenizer.name()));
@@ -55,13 +55,15 @@ std::int64_t vocabulary_of(const Setup& setup) {
   return std::max(setup.config.model.vocabulary, setup.facts.vocabulary);
 }
 
-void expect_known(const std::vector<std::uint32_t>& prompt, std::int64_t vocabulary, bool ids) {
+void expect_known(const std::vector<std::uint32_t>& prompt, const Generation& generation,
+                  std::int64_t vocabulary) {
   for (const std::uint32_t token : prompt) {
     if (static_cast<std::int64_t>(token) < vocabulary) continue;
     throw ConfigError(
-        ids ? "--ids" : "--generate", fmt::format("{}", token),
-        fmt::format("is a token of the prompt, and outside the model's vocabulary of {}{}",
-                    vocabulary, ids ? "" : ": the tokenizer is not the model's"));
+        generation.prompt_key, "",
+        fmt::format("the prompt has the token {}, which is outside the model's vocabulary of {}{}",
+                    token, vocabulary,
+                    generation.prompt_ids.empty() ? ": the tokenizer is not the model's" : ""));
   }
 }
 
@@ -142,7 +144,7 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
                                      const data::Tokenizer* tokenizer) {
   std::vector<std::uint32_t> prompt =
       tokens_of_prompt(tokenizer, marks_of(setup.facts.marks, tokenizer), generation);
-  expect_known(prompt, vocabulary_of(setup), !generation.prompt_ids.empty());
+  expect_known(prompt, generation, vocabulary_of(setup));
   return prompt;
 }
 

@@ -16,6 +16,7 @@ namespace garonne::train {
 
 struct Generation {
   std::string prompt;
+  std::string prompt_key = "--generate";  // that gave it
   std::vector<std::uint32_t> prompt_ids;  // where it is given as tokens, in the place of `prompt`
   bool begins = false;        // the token that begins texts stands in front of a prompt of text
   std::int64_t tokens = 400;  // at most

@@ -393,7 +393,7 @@ TEST(Tokenizers, RefuseByKeyWhatTheyDoNotKnow) {
   EXPECT_THROW(make_tokenizer("words"), ConfigError);
 }
 
-TEST(TextConverter, SaysWhatItReplacedAndWhatEndsADocument) {
+TEST(TextConverter, SaysWhatItReplacedAndWhatEndsAText) {
   const Scratch scratch;
   TextConversion conversion;
   // Latin-1, and a character of four bytes over the edge of two blocks.
@@ -410,13 +410,13 @@ TEST(TextConverter, SaysWhatItReplacedAndWhatEndsADocument) {
   EXPECT_NE(notes[0].find(scratch.path("broken") + " has 2 parts that are no UTF-8"),
             std::string::npos)
       << notes[0];
-  EXPECT_NE(notes[1].find(", <|endoftext|>, ends each document"), std::string::npos) << notes[1];
+  EXPECT_NE(notes[1].find(", <|endoftext|>, ends each text"), std::string::npos) << notes[1];
   // A byte is a token of its own.
   notes.clear();
   conversion.tokenizer = "byte";
   convert_text(conversion);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_NE(notes[0].find("an empty line stands between documents"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("an empty line stands between texts"), std::string::npos) << notes[0];
   notes.clear();
   conversion.inputs.pop_back();
   convert_text(conversion);

@@ -234,12 +234,12 @@ TEST(TokenSamples, RefusesWhatDoesNotGoTogether) {
     TokenSamples("data.path", {{1, bytes}, {1, raw}}, "tokens", 100);
   });
   // What has no header has 16 bits.
-  EXPECT_EQ(TokenSamples("data.path", {{1, raw}}, "tokens", 8, 65536).vocabulary(), 65536);
+  EXPECT_EQ(TokenSamples("data.path", {{1, raw}}, "tokens", 8, 65664).vocabulary(), 65664);
   try {
-    TokenSamples("data.path", {{1, raw}}, "tokens", 8, 65537);
-    ADD_FAILURE() << "tokens of 16 bits named 65537";
+    TokenSamples("data.path", {{1, raw}}, "tokens", 8, 128256);
+    ADD_FAILURE() << "tokens of 16 bits named 128256";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("cannot name a vocabulary of 65537"),
+    EXPECT_NE(std::string(error.what()).find("cannot name a vocabulary of 128256"),
               std::string::npos)
         << error.what();
   }
@@ -266,6 +266,16 @@ TEST(TextConverter, TakesTokensOfOtherPrograms) {
   EXPECT_EQ(all_of(conversion.output), expected);
   conversion.inputs = {scratch.write("c.bin", bytes_of<std::uint16_t>({1, 256}))};
   expect_io_error(conversion.inputs[0], "token 256 at 1", [&] { convert_text(conversion); });
+  // Tokens alone have no end that was put behind them.
+  std::vector<std::string> notes;
+  conversion.note = [&](const std::string& note) { notes.push_back(note); };
+  conversion.inputs = {Megatron().write(scratch),
+                       scratch.write("e.bin", bytes_of<std::uint16_t>({1}))};
+  convert_text(conversion);
+  EXPECT_TRUE(notes.empty());
+  EXPECT_EQ(why_not_of_vocabulary("nanogpt", 65536), "");
+  EXPECT_NE(why_not_of_vocabulary("nanogpt", 128256), "");
+  EXPECT_EQ(why_not_of_vocabulary("megatron", 128256), "");
   // Whose tokens they are its header says.
   conversion.inputs = {
       scratch.write("d.bin", llmc(20240520, 1, 100) + counting<std::uint16_t>(100, 100))};
