@@ -192,7 +192,7 @@ std::string end_of_texts(const Tokenizer& tokenizer) {
   if (!end) {
     return fmt::format(
         "the tokenizer {} has no token that is known to end a text: an empty line "
-        "stands between documents",
+        "stands between texts",
         tokenizer.name());
   }
   const std::string text = tokenizer.decode(std::vector<std::uint32_t>{*end});

@@ -31,7 +31,7 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {}, torch {}, profile 10", processor, kernels::instruction_set(),
+  return fmt::format("{}, {}, {}, torch {}, profile 11", processor, kernels::instruction_set(),
                      counted(threads, "thread"), TORCH_VERSION);
 }
 

@@ -11,7 +11,7 @@
 
 namespace garonne::nn {
 
-// Whether oneDNN has products of bfloat16 for this processor.
+// Whether this processor has instructions for products of bfloat16, which oneDNN uses.
 bool multiplies_bfloat16();
 
 // Bytes of the blocks of a product [m, k] · [k, n]. `float32_result`: it is added in place.
