@@ -239,7 +239,9 @@ void export_model(const ExportOptions& options, dist::Session& session) {
         train::other_tokenizer_warning(*tokenizer, options.run, facts.tokenizer, options.tokenizer);
     if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   }
-  const std::string left_out = train::export_huggingface(stored, tokenizer.get(), folder);
+  const auto [left_out, removed] = train::export_huggingface(stored, tokenizer.get(), folder);
+  if (!removed.empty())
+    fmt::print("note: removed what an earlier export wrote: {}\n", fmt::join(removed, ", "));
   if (!left_out.empty()) {
     fmt::print(
         "note: tokenizer.json is without the {} of the model's tokenizer: AutoTokenizer puts "

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Language models from end to end with a tokenizer of their own: data, run directory, generated text, export."""
+import array
 import json
 import pathlib
 import re
@@ -349,10 +350,12 @@ class Language(ProgramTest):
         pieces, of_bytes = self.directory("pieces"), self.directory("bytes")
         self.train(pieces, "--data.path", tokens, "--train.steps", 1)
         self.train(of_bytes, "--train.steps", 1)
-        target = self.directory("export")
+        target, had = self.directory("export"), False
         for directory, there, gone in ((pieces, "tokenizer.model", "tokenizer.json"), (of_bytes, "tokenizer.json", "tokenizer.model"),
                                        (pieces, "tokenizer.model", "tokenizer.json")):
-            run("checkpoint", "export", directory, "--to", "huggingface", target)
+            said = run("checkpoint", "export", directory, "--to", "huggingface", target).stdout
+            self.assertEqual(f"removed what an earlier export wrote: {gone}" in said, had)
+            had = True
             self.assertTrue((target / there).exists())
             self.assertFalse((target / gone).exists())
             self.assertTrue((target / "tokenizer_config.json").exists())
@@ -364,6 +367,41 @@ class Language(ProgramTest):
         refused = run("checkpoint", "export", of_bytes, "--to", "huggingface", other, check=2).stderr
         self.assertIn("tokenizer.model", refused)
         self.assertEqual([file.name for file in other.iterdir()], ["tokenizer.model"])
+
+    def test_an_export_takes_no_files_of_its_user(self):
+        (self.folder / "nano.bin").write_bytes(array.array("H", [i * i % 256 for i in range(4000)]).tobytes())
+        nameless, of_bytes = self.directory("nameless"), self.directory("of-bytes")
+        self.train(nameless, "--data.path", self.folder / "nano.bin", "--model.vocabulary", 256, "--train.steps", 1)
+        self.train(of_bytes, "--train.steps", 1)
+        target = self.directory("to")
+
+        def export(source, *options, **checks):
+            done = run("checkpoint", "export", source, "--to", "huggingface", target, *options, **checks)
+            return done.stdout + done.stderr
+
+        export(nameless)
+        theirs = {"tokenizer.json": self.tokenizer.read_bytes(), "tokenizer_config.json": b"{}", "tokenizer.model": b"\x0a"}
+        for name, content in theirs.items():
+            (target / name).write_bytes(content)
+        self.assertNotIn("removed", export(nameless))
+        self.assertIn("replaced or taken for", export(of_bytes, check=2))
+        self.assertEqual({name: (target / name).read_bytes() for name in theirs}, theirs)
+        (target / "tokenizer_config.json").unlink()
+        (target / "tokenizer.json").unlink()
+        self.assertIn("holds a tokenizer.model", export(of_bytes, check=2))
+        (target / "tokenizer.model").unlink()
+        # Its own are replaced, and removed where there is none any more, as long as nobody has changed them.
+        export(of_bytes)
+        export(of_bytes)
+        said = export(nameless)
+        self.assertIn("removed what an earlier export wrote: tokenizer_config.json, tokenizer.json", said)
+        self.assertFalse((target / "tokenizer.json").exists())
+        export(of_bytes)
+        config = target / "tokenizer_config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": "mine"}))
+        self.assertIn("tokenizer_config.json", export(of_bytes, check=2))
+        self.assertIn("wrote: tokenizer.json\n", export(nameless))
+        self.assertIn("mine", config.read_text())
 
     def test_a_prompt_that_is_no_tokens(self):
         theirs = (SOURCE / "tests/data/tokenizers/sentencepiece/unigram.model").read_bytes()

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Runs that begin with the parameters of a checkpoint: what step 0 is then, what is begun with again, what is refused."""
 import array
+import gzip
 import json
 import shutil
 import unittest
 
 from language_test import small_tokenizer
-from support import ProgramTest, checkpoint_tensors, metrics, run, series
+from support import SOURCE, ProgramTest, checkpoint_tensors, metrics, run, series
 
 # So that a step changes no parameter.
 STILL = ("--optimizer.warmup_steps", 0, "--optimizer.learning_rate", 0, "--optimizer.minimum_learning_rate", 0,
@@ -219,6 +220,38 @@ class TokenizersTest(ProgramTest):
         self.assertRegex(done, "note: .*nano.bin does not say its tokenizer; .* bpe:")
         (self.folder / "nano.bin").write_bytes(array.array("H", [645] * 4000).tobytes())
         self.assertIn("645", self.train(self.directory("beyond"), *keys, "--init-from", source, check=5).stderr)
+
+    def test_tokenizers_of_older_versions_that_a_user_could_not_give_now(self):
+        """Added tokens 257 and 258 behind 256 bytes, and an expression with [[:alpha:]], of which nobody knows whether PCRE2
+        means the same."""
+        for name, refused, cuts in (("gaps", "added_tokens[0].id", True), ("expression", "[[:alpha:]]", False)):
+            with self.subTest(name):
+                tokens = self.folder / f"older-{name}.h5"
+                tokens.write_bytes(gzip.decompress((SOURCE / f"tests/data/tokenizers/older-{name}.h5.gz").read_bytes()))
+                keys = ("--data.path", tokens)
+                source, begun = self.directory(f"{name}-source"), self.directory(f"{name}-begun")
+                self.train(source, *keys, "--train.steps", 1)
+                self.train(source, *keys, "--train.steps", 2)
+                self.train(begun, *keys, "--train.steps", 1, "--init-from", source)
+                run("eval", source, "--data", tokens)
+                # Its file is still one that a user cannot give.
+                own = source / "tokenizer.json"
+                self.assertIn(refused, run("data", "text", self.folder / "train.txt", "--output", self.folder / "no.h5",
+                                           "--tokenizer", own, check=2).stderr)
+                text = ("eval", source, "--tokens", 3, "--json", "--generate")
+                shown = json.loads(run(*text, "1,257", "--ids").stdout)
+                self.assertEqual(shown["prompt_ids"], [1, 257])
+                self.assertIn("other texts", run(*text, "the quick", "--tokenizer", "byte").stderr)
+                if cuts:
+                    self.assertEqual(json.loads(run(*text, "the<|user|>").stdout)["prompt"], "the<|user|>")
+                else:
+                    stuck = run(*text, "the quick", check=5).stderr
+                    for part in (str(own), "[[:alpha:]]", "--tokenizer", "--ids"):
+                        self.assertIn(part, stuck)
+                target = self.directory(f"{name}-export")
+                said = run("checkpoint", "export", source, "--to", "huggingface", target).stdout
+                self.assertEqual((target / "tokenizer.json").read_bytes(), own.read_bytes())
+                self.assertEqual("makes other ids" in said, name == "gaps")
 
 
 if __name__ == "__main__":

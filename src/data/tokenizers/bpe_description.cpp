@@ -158,10 +158,33 @@ class AddedIds {
   std::uint64_t next_;
 };
 
-void read_added(const JsonPlace& list, BpeDescription& read) {
+// What Hugging Face would read otherwise. To it white space that one token takes is still found as
+// the beginning of another.
+void expect_added_as_there(const JsonPlace& list, const BpeDescription& read) {
   AddedIds ids(read);
   std::unordered_set<std::string> contents;
   std::unordered_set<std::string> normal_forms;
+  for (std::size_t i = 0; i < read.added.size(); ++i) {
+    const AddedToken& token = read.added[i];
+    const JsonPlace entry = list.element(i);
+    if (!contents.insert(token.content).second)
+      entry.key("content").refuse("is that of a token before it: leave one of them out");
+    if (token.normalised && !normal_forms.insert(searched_content(token, read)).second)
+      entry.key("content").refuse(
+          "has the normal form of a token before it: leave one of them out");
+    ids.expect(entry, token);
+    const auto takes_from = [&](const AddedToken& other) {
+      return other.takes_right && other.normalised == token.normalised;
+    };
+    if (leading_white_space(token.content) > 0 &&
+        std::any_of(read.added.begin(), read.added.end(), takes_from)) {
+      entry.key("content").refuse(
+          "must not begin with white space where an added token has rstrip, which takes it");
+    }
+  }
+}
+
+void read_added(const JsonPlace& list, BpeDescription& read) {
   for (const JsonPlace& entry : list.elements()) {
     AddedToken token;
     token.id = static_cast<std::uint32_t>(entry.key("id").integer(0, most_tokens));
@@ -173,25 +196,7 @@ void read_added(const JsonPlace& list, BpeDescription& read) {
     token.normalised = truth_of(entry, "normalized", !token.special);
     if (truth_of(entry, "single_word", false))
       entry.key("single_word").refuse("must be false: what words are is not known here");
-    if (!contents.insert(token.content).second)
-      entry.key("content").refuse("is that of a token before it: leave one of them out");
-    if (token.normalised && !normal_forms.insert(searched_content(token, read)).second)
-      entry.key("content").refuse(
-          "has the normal form of a token before it: leave one of them out");
-    ids.expect(entry, token);
     read.added.push_back(std::move(token));
-  }
-  // To Hugging Face white space that one token takes is still found as the beginning of another.
-  for (std::size_t i = 0; i < read.added.size(); ++i) {
-    const AddedToken& token = read.added[i];
-    const auto takes_from = [&](const AddedToken& other) {
-      return other.takes_right && other.normalised == token.normalised;
-    };
-    if (leading_white_space(token.content) > 0 &&
-        std::any_of(read.added.begin(), read.added.end(), takes_from)) {
-      list.element(i).key("content").refuse(
-          "must not begin with white space where an added token has rstrip, which takes it");
-    }
   }
 }
 
@@ -239,7 +244,11 @@ BpeDescription read_bpe(const std::string& json, const std::string& file, FileOw
   if (is_null(root, "pre_tokenizer"))
     opened.refuse("pre_tokenizer", "null", "must have a ByteLevel: known are tokenizers of bytes");
   read_pre_tokenizer(root.key("pre_tokenizer"), read);
-  if (!is_null(root, "added_tokens")) read_added(root.key("added_tokens"), read);
+  if (!is_null(root, "added_tokens")) {
+    read_added(root.key("added_tokens"), read);
+    // Tokens that were made by a description have its ids, whoever else reads it otherwise.
+    if (owner == FileOwner::User) expect_added_as_there(root.key("added_tokens"), read);
+  }
   return read;
 }
 

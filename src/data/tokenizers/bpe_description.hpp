@@ -29,8 +29,9 @@ struct BpeDescription {
 };
 
 // Throws, as `owner` says and with the key, for what is no such tokenizer: another model, dropout,
-// subword marks, a normaliser but NFC, a pre-tokenizer other than Split, Digits and ByteLevel; and
-// for added tokens whose ids are not those that Hugging Face gives them.
+// subword marks, a normaliser but NFC, a pre-tokenizer other than Split, Digits and ByteLevel. A
+// user's is refused, too, for added tokens that Hugging Face gives other ids or finds elsewhere;
+// that of a run or a tokens file is not: its tokens have been made.
 BpeDescription read_bpe(const std::string& json, const std::string& file,
                         FileOwner owner = FileOwner::User);
 

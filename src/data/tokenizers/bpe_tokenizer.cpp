@@ -28,19 +28,27 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(std::string json, std::vector<std::optional<std::string>> bytes,
                std::map<std::uint32_t, std::string> marks,
                std::optional<std::uint32_t> begin_of_text, std::optional<std::uint32_t> end_of_text,
-               BpeRules rules)
+               BpeRules rules, std::string file, std::string refused)
       : name_(fmt::format("bpe:{}", hash_text(json).substr(0, 16))),
         json_(std::move(json)),
         bytes_(std::move(bytes)),
         marks_(std::move(marks)),
         begin_of_text_(begin_of_text),
         end_of_text_(end_of_text),
-        rules_(std::move(rules)) {}
+        rules_(std::move(rules)),
+        file_(std::move(file)),
+        refused_(std::move(refused)) {}
 
   std::string name() const override { return name_; }
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(bytes_.size()); }
 
   std::unique_ptr<TokenEncoder> encoder(int threads) const override {
+    if (!refused_.empty()) {
+      throw IoError(file_, fmt::format("is of a tokenizer that cannot cut texts: {}; give another "
+                                       "one that makes its ids with --tokenizer, or ids of tokens "
+                                       "with --ids",
+                                       refused_));
+    }
     return std::make_unique<BpeEncoder>(rules_, threads);
   }
 
@@ -64,6 +72,14 @@ class BpeTokenizer final : public Tokenizer {
     return found == marks_.end() ? std::string() : found->second;
   }
   const std::string& description() const override { return json_; }
+  std::string transformers_difference() const override {
+    try {
+      read_bpe(json_, "tokenizer.json", FileOwner::User);
+      return {};
+    } catch (const ConfigError& refused) {
+      return fmt::format("reads {} otherwise, and makes other ids of some texts", refused.key());
+    }
+  }
   std::string identity() const override {
     return fmt::format("bpe {} {}", end_of_text_ ? fmt::format("{}", *end_of_text_) : "-",
                        hash_of_rules(read_bpe(json_, name_, FileOwner::Run)));
@@ -77,6 +93,8 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<std::uint32_t> begin_of_text_;
   std::optional<std::uint32_t> end_of_text_;
   BpeRules rules_;
+  std::string file_;     // that it was made of
+  std::string refused_;  // why it cuts no texts; else empty
 };
 
 class Maker {
@@ -181,11 +199,18 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(std::string json, const std::strin
                  .added = AddedTokenSearch(maker.added(/*normalised=*/false)),
                  .normalised_added = AddedTokenSearch(maker.added(/*normalised=*/true)),
                  .merges = maker.merges()};
-  for (const SplitRule& split : read.splits)
-    rules.splits.push_back({Pattern(split.pattern), split.keeps_rest});
-  return std::make_unique<BpeTokenizer>(std::move(json), maker.bytes(), maker.marks(),
-                                        maker.added_of(begins_of_text),
-                                        maker.added_of(ends_of_text), std::move(rules));
+  std::string refused;
+  for (const SplitRule& split : read.splits) {
+    try {
+      rules.splits.push_back({Pattern(split.pattern), split.keeps_rest});
+    } catch (const ConfigError& error) {
+      if (owner == FileOwner::User) throw;
+      refused = error.what();
+    }
+  }
+  return std::make_unique<BpeTokenizer>(
+      std::move(json), maker.bytes(), maker.marks(), maker.added_of(begins_of_text),
+      maker.added_of(ends_of_text), std::move(rules), file, std::move(refused));
 }
 
 }  // namespace garonne::data

@@ -35,7 +35,8 @@ class Tokenizer {
   virtual std::string name() const = 0;
   // Every token is below it.
   virtual std::int64_t vocabulary() const = 0;
-  // With so many threads for each block; the tokens do not depend on them.
+  // With so many threads for each block; the tokens do not depend on them. IoError where a run or a
+  // tokens file has the tokenizer, and this version does not know how it cuts texts.
   virtual std::unique_ptr<TokenEncoder> encoder(int threads = 1) const = 0;
   // The bytes that `tokens` stand for, which need not be whole characters. ConfigError on a token
   // outside the vocabulary.

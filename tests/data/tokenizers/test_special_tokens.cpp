@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.hpp"
+#include "base/hash.hpp"
 #include "data/scratch.hpp"
 #include "data/tokenizers/recorded_tokenizers.hpp"
 #include "data/tokenizers/tokenizer.hpp"
@@ -10,6 +12,7 @@
 namespace garonne::data {
 namespace {
 
+using testing::expect_io_error;
 using testing::json_of;
 using testing::recorded;
 using testing::Scratch;
@@ -99,6 +102,44 @@ TEST(Tokenizers, AreExportedWithoutWhatIsPutAroundTexts) {
     EXPECT_TRUE(same_ids(*exported, *tokenizer));
     EXPECT_EQ(huggingface_tokenizer(*exported).content, file.content);
   }
+}
+
+// What an older version has taken from its user.
+TEST(Tokenizers, OfRunsAreNotRefusedForWhatThoseOfUsersAre) {
+  const Scratch scratch;
+  const auto name_of = [](const std::string& text) {
+    return "bpe:" + hash_text(text).substr(0, 16);
+  };
+  const auto refused_of_user = [&](const std::string& text) {
+    EXPECT_THROW(open_tokenizer(scratch.write("given.json", text)), ConfigError);
+    return make_tokenizer(name_of(text), text, "here");
+  };
+  const std::uint32_t a = recorded().at("vocab").at("a").get<std::uint32_t>();
+  nlohmann::json whole = json_of("gpt2");
+  whole["added_tokens"] =
+      nlohmann::json::array({added_token("<x>", 641), added_token("<|endoftext|>", 643)});
+  const auto gaps = refused_of_user(whole.dump());
+  EXPECT_EQ(gaps->vocabulary(), 644);
+  EXPECT_EQ(gaps->end_of_text(), 643U);
+  EXPECT_EQ(gaps->encode("<x>a<|endoftext|>"), (std::vector<std::uint32_t>{641, a, 643}));
+  EXPECT_EQ(gaps->decode(gaps->encode("<x>a")), "<x>a");
+  EXPECT_EQ(huggingface_tokenizer(*gaps).content, whole.dump());
+  EXPECT_NE(gaps->transformers_difference().find("added_tokens[0].id"), std::string::npos);
+  whole["added_tokens"] = nlohmann::json::array({added_token("<x>", 640), added_token("<x>", 641)});
+  refused_of_user(whole.dump());
+  whole["added_tokens"] = nlohmann::json::array({added_token("<x>", 640), added_token("  ", 641)});
+  whole["added_tokens"][0]["rstrip"] = true;
+  refused_of_user(whole.dump());
+
+  // Nothing but cutting texts needs the expression.
+  whole = json_of("qwen");
+  whole["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[[:alpha:]]+|[^[:alpha:]]";
+  const auto uncut = refused_of_user(whole.dump());
+  EXPECT_EQ(uncut->decode(std::vector<std::uint32_t>{a}), "a");
+  EXPECT_EQ(huggingface_tokenizer(*uncut).content, whole.dump());
+  EXPECT_EQ(uncut->transformers_difference(), "");
+  EXPECT_TRUE(same_ids(*uncut, *make_tokenizer(name_of(whole.dump(1)), whole.dump(1), "there")));
+  expect_io_error("here", "--ids", [&] { uncut->encode("a"); });
 }
 
 }  // namespace
