@@ -13,6 +13,7 @@
 #include "base/printable.hpp"
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/gemm/widened_product.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -31,7 +32,9 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {}, torch {}, profile 11", processor, kernels::instruction_set(),
+  // Virtual machines of several processors may give them one name.
+  return fmt::format("{}, {}{}, {}, torch {}, profile 11", processor, kernels::instruction_set(),
+                     nn::multiplies_bfloat16() ? "" : " without bfloat16",
                      counted(threads, "thread"), TORCH_VERSION);
 }
 
