@@ -13,7 +13,6 @@
 #include "base/printable.hpp"
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
-#include "nn/gemm/widened_product.hpp"
 
 namespace garonne::exec {
 namespace {

@@ -4,6 +4,7 @@
 #include "kernels/convert.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
+#include "nn/gemm/product.hpp"
 #include "nn/gemm/product_makers.hpp"
 #include "nn/gemm/widened_product.hpp"
 

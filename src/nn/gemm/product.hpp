@@ -43,4 +43,7 @@ class Products {
   std::map<std::string, const ProductLibrary*> choices_;
 };
 
+// Whether this processor has instructions for products of bfloat16, which oneDNN uses.
+bool multiplies_bfloat16();
+
 }  // namespace garonne::nn

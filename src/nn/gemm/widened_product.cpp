@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "nn/gemm/product.hpp"
 
 namespace garonne::nn {
 namespace {

@@ -11,9 +11,6 @@
 
 namespace garonne::nn {
 
-// Whether this processor has instructions for products of bfloat16, which oneDNN uses.
-bool multiplies_bfloat16();
-
 // Bytes of the blocks of a product [m, k] · [k, n]. `float32_result`: it is added in place.
 std::int64_t widened_product_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
                                    std::int64_t k, bool float32_result);

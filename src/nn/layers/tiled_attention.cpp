@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "nn/element_type.hpp"
-#include "nn/gemm/widened_product.hpp"
+#include "nn/gemm/product.hpp"
 
 namespace garonne::nn {
 namespace {

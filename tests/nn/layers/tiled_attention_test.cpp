@@ -14,7 +14,7 @@
 #include "exec/device_tier.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/element_type.hpp"
-#include "nn/gemm/widened_product.hpp"
+#include "nn/gemm/product.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/layers/whole_attention.hpp"
 
