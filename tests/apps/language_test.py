@@ -313,12 +313,11 @@ class Language(ProgramTest):
         whole = small_tokenizer()
         whole["added_tokens"].append(whole["added_tokens"][0] | {"id": 645, "content": "<|begin_of_text|>"})
         imported = self.imported_llama("begins", whole)
-        greedy = ("--tokens", 8, "--temperature", 0)
-        as_text, plain = (run("eval", imported, "--generate", text, *greedy, "--json", *more).stdout
-                          for text, more in (("<|begin_of_text|>the", ()), ("the", ())))
-        begun = json.loads(run("eval", imported, "--generate", "the", "--begin", *greedy, "--json").stdout)
-        self.assertEqual(begun["generated"], json.loads(as_text)["generated"])
-        self.assertNotEqual(begun["generated"], json.loads(plain)["generated"])
+        as_text, plain, begun = (
+            json.loads(run("eval", imported, "--generate", text, "--tokens", 8, "--temperature", 0, "--json", *more).stdout)["generated"]
+            for text, more in (("<|begin_of_text|>the", ()), ("the", ()), ("the", ("--begin",))))
+        self.assertEqual(begun, as_text)
+        self.assertNotEqual(begun, plain)
         none = self.imported_llama("begins-none", small_tokenizer("qwen") | {"added_tokens": []})
         self.assertIn("--begin", run("eval", none, "--generate", "the", "--begin", check=2).stderr)
         self.assertIn("--begin", run("eval", imported, "--generate", "5", "--ids", "--begin", check=2).stderr)

@@ -393,36 +393,6 @@ TEST(Tokenizers, RefuseByKeyWhatTheyDoNotKnow) {
   EXPECT_THROW(make_tokenizer("words"), ConfigError);
 }
 
-TEST(TextConverter, SaysWhatItReplacedAndWhatEndsAText) {
-  const Scratch scratch;
-  TextConversion conversion;
-  // Latin-1, and a character of four bytes over the edge of two blocks.
-  std::string broken((2U << 20) - 2, 'x');
-  broken += "\xF0\x9F\x98\x80 caf\xE9 na\xEFve";
-  conversion.inputs = {scratch.write("good", "caf\xC3\xA9"), scratch.write("broken", broken)};
-  conversion.output = scratch.path("out.h5");
-  std::vector<std::string> notes;
-  conversion.note = [&](const std::string& note) { notes.push_back(note); };
-  conversion.threads = 1;
-  conversion.tokenizer = scratch.write("t.json", json_of("gpt2").dump());
-  convert_text(conversion);
-  ASSERT_EQ(notes.size(), 2U);
-  EXPECT_NE(notes[0].find(scratch.path("broken") + " has 2 parts that are no UTF-8"),
-            std::string::npos)
-      << notes[0];
-  EXPECT_NE(notes[1].find(", <|endoftext|>, ends each text"), std::string::npos) << notes[1];
-  // A byte is a token of its own.
-  notes.clear();
-  conversion.tokenizer = "byte";
-  convert_text(conversion);
-  ASSERT_EQ(notes.size(), 1U);
-  EXPECT_NE(notes[0].find("an empty line stands between texts"), std::string::npos) << notes[0];
-  notes.clear();
-  conversion.inputs.pop_back();
-  convert_text(conversion);
-  EXPECT_TRUE(notes.empty());
-}
-
 TEST(Tokenizers, RefuseIdsOfAddedTokensThatHuggingFaceGivesOtherwise) {
   const Scratch scratch;
   const auto added = [](const nlohmann::json& tokens) {

@@ -5,15 +5,19 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "data/hdf5/hdf5.hpp"
 #include "data/scratch.hpp"
+#include "data/tokenizers/recorded_tokenizers.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace garonne::data {
 namespace {
 
 using testing::expect_io_error;
+using testing::json_of;
 using testing::left_beside;
 using testing::make_token_file;
 using testing::random_text;
@@ -74,6 +78,36 @@ TEST(TextConverter, RoundTripOfSeveralFiles) {
   const nlohmann::json json = token_file_json(info);
   EXPECT_EQ(json.at("tokens"), info.tokens);
   EXPECT_EQ(json.at("sources").size(), 4U);
+}
+
+TEST(TextConverter, SaysWhatItReplacedAndWhatEndsAText) {
+  const Scratch scratch;
+  TextConversion conversion;
+  // Latin-1, and a character of four bytes over the edge of two blocks.
+  std::string broken((2U << 20) - 2, 'x');
+  broken += "\xF0\x9F\x98\x80 caf\xE9 na\xEFve";
+  conversion.inputs = {scratch.write("good", "caf\xC3\xA9"), scratch.write("broken", broken)};
+  conversion.output = scratch.path("out.h5");
+  std::vector<std::string> notes;
+  conversion.note = [&](const std::string& note) { notes.push_back(note); };
+  conversion.threads = 1;
+  conversion.tokenizer = scratch.write("t.json", json_of("gpt2").dump());
+  convert_text(conversion);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_NE(notes[0].find(scratch.path("broken") + " has 2 parts that are no UTF-8"),
+            std::string::npos)
+      << notes[0];
+  EXPECT_NE(notes[1].find(", <|endoftext|>, ends each text"), std::string::npos) << notes[1];
+  // A byte is a token of its own.
+  notes.clear();
+  conversion.tokenizer = "byte";
+  convert_text(conversion);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("an empty line stands between texts"), std::string::npos) << notes[0];
+  notes.clear();
+  conversion.inputs.pop_back();
+  convert_text(conversion);
+  EXPECT_TRUE(notes.empty());
 }
 
 TEST(TextConverter, ManySourcesFitTheHeader) {
