@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/precision.hpp"
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
 #include "train/setup/cluster.hpp"
@@ -72,7 +73,7 @@ dist::Facts configuration_facts(const RunConfig& config) {
   return facts;
 }
 
-dist::Facts machine_facts() {
+dist::Facts machine_facts(const RunConfig& config) {
   std::string capability = at::get_cpu_capability();
   std::transform(capability.begin(), capability.end(), capability.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
@@ -81,6 +82,13 @@ dist::Facts machine_facts() {
                         set_to_least("GARONNE_INSTRUCTIONS", {"baseline", "avx2", "avx512"}), ""},
                        {"instructions of the tensor library", capability,
                         set_to_least("ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}), ""}};
+  if (parse_precision(config.train.precision) == Precision::BFloat16) {
+    facts.push_back({"products of bfloat16",
+                     nn::multiplies_bfloat16() ? "by the processor" : "in blocks of float32",
+                     dist::advise("give all ranks processors of one kind, or set train.precision "
+                                  "to float32"),
+                     ""});
+  }
   for (const char* variable : variables) {
     const char* value = std::getenv(variable);  // NOLINT(concurrency-*)
     if (value == nullptr) continue;
@@ -121,7 +129,7 @@ dist::Facts checkpoint_facts(const StartingPoint& start) {
 int agree_on_run(const RunConfig& config, dist::Session& session, const Cores& cores) {
   dist::agree_on(session, [&] {
     dist::Facts facts = configuration_facts(config);
-    dist::append(machine_facts(), facts);
+    dist::append(machine_facts(config), facts);
     return facts;
   });
   return static_cast<int>(session.all_reduce_min(

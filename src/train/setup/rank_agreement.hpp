@@ -22,9 +22,9 @@ namespace garonne::train {
 // grid.schedule_file is here. Throws ConfigError where that file cannot be read.
 dist::Facts configuration_facts(const RunConfig& config);
 // What decides bits and comes from neither file nor command line: instruction sets, and variables
-// of the environment that libraries look at. Throws ConfigError for GARONNE_INSTRUCTIONS that this
-// processor lacks.
-dist::Facts machine_facts();
+// of the environment that libraries look at; for runs in bfloat16 also whether the processor
+// multiplies it. Throws ConfigError for GARONNE_INSTRUCTIONS that this processor lacks.
+dist::Facts machine_facts(const RunConfig& config);
 // The libraries that the products were given to, as this process has them.
 dist::Facts product_facts(const nlohmann::json& products);
 dist::Facts checkpoint_facts(const StartingPoint& start);
