@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/json_output.hpp"
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/pattern.hpp"
 #include "data/tokenizers/unicode_text.hpp"
@@ -228,7 +229,7 @@ std::string tokenizer_json(const nlohmann::ordered_json& added, const nlohmann::
                                           {"vocab", vocab},
                                           {"merges", merges}}}};
   // Bytes that are no UTF-8 are letters nobody has; read_bpe finds them unknown.
-  return whole.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text(whole, 1) + "\n";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_output.hpp"
 #include "base/lane.hpp"
 
 namespace garonne::plan {
@@ -62,7 +63,7 @@ class RankTrace {
  private:
   void add(const ordered_json& event) {
     if (!text_.empty()) text_ += ",\n";
-    text_ += event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    text_ += json_text(event);
   }
 
   void name(const char* what, int thread, const std::string& text) {

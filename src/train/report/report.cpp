@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "base/version.hpp"
 #include "train/plans/budget_curve.hpp"
@@ -146,7 +147,7 @@ plan::CostTable costs_of_run(const std::string& run_directory) {
 // "<", ">" and "&" stand only inside of strings, where JSON has another way to write them; with it
 // no text can end the element that holds the data.
 std::string json_for_html(const ordered_json& data) {
-  const std::string plain = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  const std::string plain = json_text(data);
   std::string escaped;
   for (const char c : plain) {
     if (c == '<' || c == '>' || c == '&') {

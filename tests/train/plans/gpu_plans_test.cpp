@@ -148,21 +148,24 @@ TEST(ShippedLlama, FitsAnH200) {
   expect_between_roofs(config, plan, h200().bfloat16_flops, 10);
 }
 
+DataFacts fields_of(std::int64_t channels, const std::vector<std::int64_t>& points,
+                    const std::string& grid) {
+  DataFacts facts;
+  facts.fields.input_channels = facts.fields.target_channels = channels;
+  facts.fields.points = points;
+  facts.fields.grid = grid;
+  return facts;
+}
+
 TEST(ShippedOperators, AFourierOperatorFitsAnH200) {
   const RunConfig config = shipped("navier_stokes_fno");
-  DataFacts facts;
-  facts.fields.input_channels = facts.fields.target_channels = 1;
-  facts.fields.points = {128, 128};
-  facts.fields.grid = "periodic";
+  const DataFacts facts = fields_of(1, {128, 128}, "periodic");
   expect_between_roofs(config, planned(config, facts), h200().float32_flops, 0.1);
 }
 
 TEST(ShippedOperators, ASphericalOperatorFitsAnH200) {
   const RunConfig config = shipped("era5_sfno");
-  DataFacts facts;
-  facts.fields.input_channels = facts.fields.target_channels = 73;
-  facts.fields.points = {721, 1440};
-  facts.fields.grid = "equiangular";
+  const DataFacts facts = fields_of(73, {721, 1440}, "equiangular");
   const Planned plan = planned(config, facts);
   expect_between_roofs(config, plan, h200().bfloat16_flops, 1);
   // Sums along circles that no fast transform does. There and back of 384 channels: 3 transforms on
@@ -182,19 +185,17 @@ TEST(ShippedOperators, ASphericalOperatorFitsAnH200) {
 
 TEST(ShippedOperators, AnAdaptiveOperatorFitsAnH200) {
   const RunConfig config = shipped("era5_afno");
-  DataFacts facts;
-  facts.fields.input_channels = facts.fields.target_channels = 20;
-  facts.fields.points = {720, 1440};
-  facts.fields.grid = "equiangular";
+  const DataFacts facts = fields_of(20, {720, 1440}, "equiangular");
   const Planned plan = planned(config, facts);
   expect_between_roofs(config, plan, h200().bfloat16_flops, 0.1);
-  // A layer: two norms, spectral weights of 8 blocks (real and imaginary, there and back, with their
-  // biases), an MLP of four times the width. Patches with their places in front, the head behind.
+  // A layer: two norms, spectral weights of 8 blocks (real and imaginary, there and back, with
+  // their biases), an MLP of four times the width. Patches with their places in front, the head
+  // behind.
   const std::int64_t width = 768, patch = 8 * 8, channels = 20, places = 90 * 180;
   const std::int64_t layer = 4 * width + 2 * 2 * (width * width / 8 + width) +
-                       (4 * width * width + 4 * width) + (4 * width * width + width);
-  const std::int64_t whole = 12 * layer + (patch * channels * width + width) + places * width +
-                       width * patch * channels;
+                             (4 * width * width + 4 * width) + (4 * width * width + width);
+  const std::int64_t whole =
+      12 * layer + (patch * channels * width + width) + places * width + width * patch * channels;
   EXPECT_EQ(plan.setup.model.graph.parameter_elements(), whole);
 }
 
