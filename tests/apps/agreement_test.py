@@ -18,6 +18,8 @@ from support import BINARY, FIELDS_RUN_FILE, RUN_FILE, ProgramTest, patient, run
 FILES = ["data.path", "data.validation", "data.statistics", "grid.schedule_file"]
 # What the random ones run: any of their numbers of ranks divides the batch.
 RANDOM_RUN_FILE = RUN_FILE.replace("global_batch = 8", "global_batch = 12").replace("micro_batch = 2", "micro_batch = 1")
+# What all ranks say for the odd one's key to be none that a rank alone refuses before it meets the others.
+NEEDED = {"optimizer.decay_steps": ["--optimizer.schedule", "warmup-stable-decay"]}
 FIELDS_MODEL = """
 [model]
 kind = "fno"
@@ -285,6 +287,7 @@ class RandomDifferencesTest(AgreementTest):
             set_to = re.search(rf"\[{section}\][^\[]*\n{key} = \"?([^\"\n]*)", RANDOM_RUN_FILE)
             taken = [set_to[1]] if set_to else "1234" if name == "grid.data" else []
             odd, words = [f"--{name}", other_value(name, values, default, taken, pick)], [f"{name}: "]
+            common += NEEDED.get(name, [])
         elif kind == "tokens":
             path = self.copies(f"copy{seed}")
             # Two chunks of 32768 tokens, and one of the validation.
