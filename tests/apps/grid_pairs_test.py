@@ -6,7 +6,7 @@ import os
 import shutil
 import unittest
 
-from grid_test import keys_of, name_of
+from grid_test import LLAMA, keys_of, name_of
 from support import ProgramTest, metrics
 
 ALL = os.environ.get("GARONNE_ALL_PAIRS") == "1"
@@ -25,33 +25,40 @@ GRIDS = [
     (2, 2, 2, {"zero": 3, "sequence_parallel": "true"}),
 ]
 QUICK = 4
+# Of a llama, quick ones.
+LLAMA_GRIDS = [GRIDS[3], (1, 2, 1, {}), (1, 1, 2, {"sequence_parallel": "true"})]
 SAVED = 2
 OPTIONS = ["--model.layers", 4, "--train.global_batch", 8, "--train.micro_batch", 1, "--train.steps", 20]
 
 
 class GridPairsTest(ProgramTest):
-    def start(self, directory, grid, last):
+    def start(self, directory, grid, last, model):
         data, pipeline, tensor, _ = grid
-        self.train(directory, *OPTIONS, *keys_of(grid, self.folder), "--train.stop_after", last,
+        self.train(directory, *OPTIONS, *model, *keys_of(grid, self.folder), "--train.stop_after", last,
                    ranks=data * pipeline * tensor, check=75)
         return metrics(directory)
 
     def test_saved_on_one_grid_a_run_goes_on_on_another(self):
-        grids = GRIDS if ALL else GRIDS[:QUICK]
+        self.go_on(GRIDS if ALL else GRIDS[:QUICK], ())
+
+    def test_a_llama_saved_on_one_grid_goes_on_on_another(self):
+        self.go_on([grid for grid in GRIDS if grid[2] <= 2] if ALL else LLAMA_GRIDS, LLAMA)
+
+    def go_on(self, grids, model):
         worst = 0.0
         for number, saved_on in enumerate(grids):
-            saved = self.folder / f"saved-{number}"
-            self.start(saved, saved_on, SAVED)
-            at_home = self.folder / f"at-home-{number}"
+            saved = self.directory(f"saved {number}")
+            self.start(saved, saved_on, SAVED, model)
+            at_home = self.directory(f"at home {number}")
             shutil.copytree(saved, at_home)
-            wanted = self.start(at_home, saved_on, 2)
-            others = [grid for grid in grids if grid is not saved_on] if ALL else [grids[(number + 1) % QUICK]]
+            wanted = self.start(at_home, saved_on, 2, model)
+            others = [grid for grid in grids if grid is not saved_on] if ALL else [grids[(number + 1) % len(grids)]]
             for grid in others:
                 with self.subTest(saved=name_of(saved_on), goes_on=name_of(grid)):
                     directory = self.folder / "goes-on"
                     shutil.rmtree(directory, ignore_errors=True)
                     shutil.copytree(saved, directory)
-                    found = self.start(directory, grid, 2)
+                    found = self.start(directory, grid, 2, model)
                     self.assertEqual([row["step"] for row in found], list(range(1, SAVED + 3)))
                     for row, at in zip(found[SAVED:], wanted[SAVED:], strict=True):
                         difference = abs(row["loss"] - at["loss"]) / at["loss"]

@@ -68,6 +68,8 @@ QUICK_OF_AXES = [(1, 2, 1, {}), (1, 1, 2, {"sequence_parallel": "true"}), (2, 1,
 STEPS = 10
 LOW_PRECISION_STEPS = 50 if ALL else 20
 MICRO_BATCHES = 8
+# In place of the model of the run file; of two queries for each key.
+LLAMA = ("--model.kind", "llama", "--model.kv_heads", 2, "--model.dropout", 0)
 
 
 def name_of(grid):
@@ -110,10 +112,24 @@ def parts_of(name, shape, values):
     rounding only, and is left out."""
     if not name.endswith((".qkv.weight", ".qkv.bias")):
         return {name: values}
+    if len(shape) == 4:
+        return parts_of_groups(name, shape, values)
     third = len(values) // 3
     parts = {f"{name}[{what}]": values[k * third : (k + 1) * third] for k, what in enumerate("query key value".split())}
     if name.endswith(".bias"):
         del parts[f"{name}[key]"]
+    return parts
+
+
+def parts_of_groups(name, shape, values):
+    """Of each group of heads the queries, then the keys and the values that they share: (groups, queries of a group + 2,
+    width of a head, width of the model)."""
+    groups, members, head, width = shape
+    parts = {f"{name}[{what}]": [] for what in "query key value".split()}
+    for member in range(groups * members):
+        last = member % members - (members - 2)
+        what = "query" if last < 0 else ("key", "value")[last]
+        parts[f"{name}[{what}]"] += values[member * head * width : (member + 1) * head * width]
     return parts
 
 
@@ -133,7 +149,9 @@ def differences(mine, wanted):
     return found
 
 
-class GridsTest(ProgramTest):
+class GridComparison(ProgramTest):
+    """Trainings on grids beside one on one rank, and a table of what was found."""
+
     def setUp(self):
         self.table = []
 
@@ -149,12 +167,6 @@ class GridsTest(ProgramTest):
         gradients = f"{gradients:.1e}" if gradients is not None else ""
         self.table.append(f"{name_of(grid):<64} {gradients:>10} {losses:>10.1e} "
                           f"{100 * min(peaks):>7.2f}-{100 * max(peaks):.2f} %")
-
-    def grids(self, quick):
-        if "GARONNE_GRIDS" in os.environ:
-            first, last = map(int, os.environ["GARONNE_GRIDS"].split(":"))
-            return GRIDS[first:last]
-        return GRIDS if ALL else quick
 
     def compare(self, grids, precision, gradient_tolerance, loss_tolerance, norm_tolerance, *more):
         arguments = ("--train.precision", precision, "--train.steps", STEPS, "--model.layers", 6,
@@ -181,6 +193,30 @@ class GridsTest(ProgramTest):
                 self.assertLessEqual(abs(metrics(directory)[-1]["validation_loss"] - metrics(one)[-1]["validation_loss"]),
                                      loss_tolerance * metrics(one)[-1]["validation_loss"])
 
+    def compare_last_losses(self, grids, *more):
+        """In bfloat16."""
+        arguments = ("--train.precision", "bfloat16", "--train.steps", LOW_PRECISION_STEPS, "--model.layers", 6,
+                     "--train.global_batch", 16, "--train.micro_batch", 2, "--evaluation.batches", 0, *more)
+        one = self.directory("one")
+        self.train(one, *arguments)
+        for grid in grids:
+            data, pipeline, tensor, _ = grid
+            with self.subTest(name_of(grid)):
+                directory = self.directory(name_of(grid))
+                self.train(directory, *arguments, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
+                mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
+                self.add_row(grid, None, abs(mine - wanted) / wanted,
+                             check_peaks_of_ranks(self, directory, data * pipeline * tensor))
+                self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
+
+
+class GridsTest(GridComparison):
+    def grids(self, quick):
+        if "GARONNE_GRIDS" in os.environ:
+            first, last = map(int, os.environ["GARONNE_GRIDS"].split(":"))
+            return GRIDS[first:last]
+        return GRIDS if ALL else quick
+
     def test_float64(self):
         self.compare(self.grids(GRIDS[:QUICK]), "float64", 1e-12, 1e-9, 1e-9)
 
@@ -192,27 +228,15 @@ class GridsTest(ProgramTest):
         self.compare(self.grids(QUICK_OF_AXES), "float32", 1e-5, 1e-4, 1e-3)
 
     def test_bfloat16_comes_to_the_same_loss(self):
-        arguments = ("--train.precision", "bfloat16", "--train.steps", LOW_PRECISION_STEPS, "--model.layers", 6,
-                     "--train.global_batch", 16, "--train.micro_batch", 2, "--evaluation.batches", 0)
-        one = self.directory("one")
-        self.train(one, *arguments)
-        for grid in self.grids(QUICK_OF_AXES):
-            data, pipeline, tensor, _ = grid
-            with self.subTest(name_of(grid)):
-                directory = self.directory(name_of(grid))
-                self.train(directory, *arguments, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
-                mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
-                self.add_row(grid, None, abs(mine - wanted) / wanted,
-                             check_peaks_of_ranks(self, directory, data * pipeline * tensor))
-                self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
+        self.compare_last_losses(self.grids(QUICK_OF_AXES))
 
 
 class BudgetTest(ProgramTest):
-    def check_tight(self, grid):
+    def check_tight(self, grid, *model):
         data, pipeline, tensor, _ = grid
         ranks = data * pipeline * tensor
         arguments = ("--train.precision", "float64", "--model.layers", 6, "--train.global_batch", 16,
-                     "--train.micro_batch", 2, "--train.steps", 3, *keys_of(grid, self.folder), "--memory.budget")
+                     "--train.micro_batch", 2, "--train.steps", 3, *model, *keys_of(grid, self.folder), "--memory.budget")
         free = self.directory(f"{name_of(grid)} free")
         self.train(free, *arguments, "64MiB", ranks=ranks)
         plan = json.loads(run("plan", self.config, *arguments, "64MiB", "--json").stdout)
@@ -238,6 +262,12 @@ class BudgetTest(ProgramTest):
             with self.subTest(name_of(grid)):
                 self.check_tight(grid)
 
+    def test_ranks_of_a_llama_do(self):
+        grids = [(1, 2, 1, {"schedule": "zb-v"}), (2, 1, 1, {"zero": 3}), (2, 2, 2, {"zero": 3, "sequence_parallel": "true"})]
+        for grid in grids if ALL else grids[:2]:
+            with self.subTest(name_of(grid)):
+                self.check_tight(grid, *LLAMA)
+
 
 class CheckpointTest(ProgramTest):
     def test_any_grid_reads_what_any_grid_wrote(self):
@@ -260,14 +290,16 @@ class CheckpointTest(ProgramTest):
                         self.assertLessEqual(abs(mine - wanted), 1e-9 * abs(wanted))
 
     def test_restart_on_a_grid_is_bit_for_bit(self):
-        for grid in [(1, 2, 1, {}), (2, 1, 1, {"zero": 2}), (1, 1, 2, {})]:
+        for model, grid in [("gpt", (1, 2, 1, {})), ("gpt", (2, 1, 1, {"zero": 2})), ("gpt", (1, 1, 2, {})),
+                            ("llama", (1, 2, 1, {})), ("llama", (2, 1, 1, {"zero": 3}))]:
             data, pipeline, tensor, _ = grid
             ranks = data * pipeline * tensor
-            with self.subTest(name_of(grid)):
-                whole, parts = self.directory(name_of(grid) + "whole"), self.directory(name_of(grid) + "parts")
-                self.train(whole, *keys_of(grid, self.folder), ranks=ranks)
-                self.train(parts, *keys_of(grid, self.folder), "--train.stop_after", 3, ranks=ranks, check=75)
-                self.train(parts, *keys_of(grid, self.folder), ranks=ranks)
+            with self.subTest(name_of(grid), model=model):
+                keys = (*(LLAMA if model == "llama" else ()), *keys_of(grid, self.folder))
+                whole, parts = (self.directory(f"{model} {name_of(grid)} {what}") for what in ("whole", "parts"))
+                self.train(whole, *keys, ranks=ranks)
+                self.train(parts, *keys, "--train.stop_after", 3, ranks=ranks, check=75)
+                self.train(parts, *keys, ranks=ranks)
                 self.assertEqual(series(whole, "loss"), series(parts, "loss"))
                 self.assertEqual(self.tensor_files(whole, 6), self.tensor_files(parts, 6))
 
