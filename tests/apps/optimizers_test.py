@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Every optimizer beside adamw, which the other tests train by: the same training on grids as on one rank, bytes as planned,
+"""Every optimizer: the same training on grids as on one rank, bytes as planned,
 restarts bit for bit, checkpoints for any grid, states below the device; and the keys of the large-batch recipe."""
+import itertools
 import json
 
+from grid_test import LLAMA
 from offload_runs import OffloadRuns
 from support import ProgramTest, check_peaks_of_ranks, metrics, run, series
 
 OPTIMIZERS = {
+    "adamw": ("--optimizer.learning_rate", 3e-3),
     "adafactor": ("--optimizer.learning_rate", 3e-2, "--optimizer.smallest_scale", 1e-2),
     "lamb": ("--optimizer.learning_rate", 1e-2),
     "lars": ("--optimizer.learning_rate", 1, "--optimizer.trust_coefficient", 1e-2, "--optimizer.decay", "l2"),
@@ -21,12 +24,13 @@ GRIDS = {
     "zero3": (("--grid.data", 2, "--grid.zero", 3, "--grid.bucket", "8 KiB"), 2),
     "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true"), 2),
     "pipeline": (("--grid.pipeline", 2), 2),
+    "zb-v": (("--grid.pipeline", 2, "--grid.schedule", "zb-v"), 2),
     "all": (("--grid.data", 2, "--grid.tensor", 2, "--grid.zero", 3), 4),
 }
-# Those that take sums of whole parameters.
-ADAPTING = ("adafactor", "lamb", "lars")
+# Rounds of sums of whole parameters before an update, of those that take them.
+ROUNDS = {"adafactor": 2, "lamb": 1, "lars": 1}
 # Of those whose updates are of each element by itself.
-FEW = ("zero3", "tensor")
+FEW = ("zero1", "zero3", "tensor", "pipeline", "zb-v")
 
 
 def keys_of(optimizer):
@@ -34,10 +38,17 @@ def keys_of(optimizer):
 
 
 def adapts(optimizer):
-    return optimizer in ADAPTING
+    return optimizer in ROUNDS
 
 
 class OptimizersTest(ProgramTest):
+    def check_alike(self, one, directory, ranks):
+        for key in ("loss", "gradient_norm"):
+            for mine, wanted in zip(series(directory, key), series(one, key), strict=True):
+                self.assertLessEqual(abs(mine - wanted), 1e-9 * abs(wanted), key)
+        self.assertAlmostEqual(metrics(directory)[-1]["validation_loss"], metrics(one)[-1]["validation_loss"], 9)
+        check_peaks_of_ranks(self, directory, ranks)
+
     def test_grids_train_alike_in_the_bytes_that_were_planned(self):
         for optimizer in OPTIMIZERS:
             keys = (*keys_of(optimizer), "--train.precision", "float64", "--model.layers", 4, "--train.global_batch", 16)
@@ -50,11 +61,17 @@ class OptimizersTest(ProgramTest):
                     grid, ranks = GRIDS[name]
                     directory = self.directory(f"{optimizer} {name}")
                     self.train(directory, *keys, *grid, ranks=ranks)
-                    for key in ("loss", "gradient_norm"):
-                        for mine, wanted in zip(series(directory, key), series(one, key), strict=True):
-                            self.assertLessEqual(abs(mine - wanted), 1e-9 * abs(wanted), key)
-                    self.assertAlmostEqual(metrics(directory)[-1]["validation_loss"], metrics(one)[-1]["validation_loss"], 9)
-                    check_peaks_of_ranks(self, directory, ranks)
+                    self.check_alike(one, directory, ranks)
+
+    def test_llamas_of_every_optimizer_do_too(self):
+        for optimizer, name in zip(OPTIMIZERS, itertools.cycle(("zero3", "tensor", "pipeline"))):
+            with self.subTest(optimizer, grid=name):
+                grid, ranks = GRIDS[name]
+                keys = (*keys_of(optimizer), *LLAMA, "--train.precision", "float64", "--model.layers", 4)
+                one, directory = self.directory(f"{optimizer} one"), self.directory(f"{optimizer} {name}")
+                self.train(one, *keys)
+                self.train(directory, *keys, *grid, ranks=ranks)
+                self.check_alike(one, directory, ranks)
 
     def test_restarts_are_bit_for_bit_and_fit_other_grids(self):
         for optimizer in OPTIMIZERS:
@@ -75,8 +92,8 @@ class OptimizersTest(ProgramTest):
                         self.assertLessEqual(abs(mine - wanted), (1e-2 if name == "zero2" else 1e-9) * abs(wanted))
 
     def test_a_tight_budget_holds_and_changes_no_bit(self):
-        for optimizer in ADAPTING:
-            for name in ("zero3", "tensor"):
+        for optimizer in OPTIMIZERS:
+            for name in ("zero3", "tensor") if adapts(optimizer) else ("zero3",):
                 with self.subTest(optimizer, grid=name):
                     grid, ranks = GRIDS[name]
                     keys = (*keys_of(optimizer), "--model.layers", 6, *grid)
@@ -113,7 +130,7 @@ class OptimizersTest(ProgramTest):
                 self.assertIn("adamw takes 0", refused.stderr)
 
     def test_late_lanes_change_no_bit(self):
-        for optimizer in ADAPTING:
+        for optimizer in OPTIMIZERS:
             plain, late = self.directory(f"{optimizer} plain"), self.directory(f"{optimizer} late")
             grid, ranks = GRIDS["zero1"]
             self.train(plain, *keys_of(optimizer), *grid, ranks=ranks)
@@ -164,7 +181,7 @@ class OptimizersTest(ProgramTest):
 
 class BelowTheDeviceTest(OffloadRuns):
     def test_states_on_the_disk_have_the_bits_of_those_on_the_device(self):
-        for optimizer in ADAPTING:
+        for optimizer in OPTIMIZERS:
             for name in ("alone", "zero1"):
                 with self.subTest(optimizer, grid=name):
                     grid, ranks = GRIDS.get(name, ((), 0))
@@ -181,7 +198,7 @@ class BelowTheDeviceTest(OffloadRuns):
 
     def test_updates_on_the_host_have_the_bits_of_those_on_the_device(self):
         host = ("--run.device", "emulated", "--memory.host_budget", "256 MiB", "--memory.allow", "offload-states")
-        for optimizer in ADAPTING:
+        for optimizer in OPTIMIZERS:
             with self.subTest(optimizer):
                 precision = "bfloat16" if optimizer == "adafactor" else "float32"
                 keys = (*keys_of(optimizer), "--train.micro_batch", 32, "--train.precision", precision)
@@ -192,8 +209,7 @@ class BelowTheDeviceTest(OffloadRuns):
                 self.same_training(plain, moved)
                 operations = [one["operation"] for one in self.programs(moved)[0]["instructions"]]
                 self.assertIn("update-host", operations)
-                rounds = 2 if optimizer == "adafactor" else 1
-                self.assertEqual(operations.count("sum-tensors"), rounds * operations.count("update"))
+                self.assertEqual(operations.count("sum-tensors"), ROUNDS.get(optimizer, 0) * operations.count("update"))
 
 
 if __name__ == "__main__":
