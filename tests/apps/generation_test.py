@@ -108,7 +108,6 @@ class Generation(ProgramTest):
             self.assertRegex(lines, r"text: keys and values of 28 positions are kept in [\d.]+ KiB\n")
             self.assertRegex(lines, r"\n20 tokens in [\d.]+ s, [\d.]+ tok/s \(peak .* planned\)\n")
             wanted = self.shown(directory, *text)
-            # What a text without keys and values takes is less than what it takes with them.
             planned = wanted["generation"]["planned_peak_bytes"]
             tight = self.with_budget(directory, f"tight-{kind}", planned - 1)
             # The validation takes more than either.
@@ -126,6 +125,24 @@ class Generation(ProgramTest):
             self.assertEqual(self.exported(parameters), self.exported(directory))
             self.assertEqual(self.exported(parameters, 0), self.exported(directory, 0))
             self.assertNotEqual(self.exported(directory, 0), self.exported(directory))
+
+    def test_what_does_not_fit_is_computed_again(self):
+        # Few more tokens than the prompt has, whose pass is then the larger part of either way.
+        text = ("--generate", "the quick brown fox jumps", "--tokens", 5, "--temperature", 0, "--no-validation")
+        for kind in MODELS:
+            with self.subTest(kind):
+                directory = self.trained(kind)
+                wanted = self.shown(directory, *text)
+                planned = wanted["generation"]["planned_peak_bytes"]
+                self.assertGreater(wanted["generation"]["kept_bytes"], 0)
+                tight = self.with_budget(directory, f"tight-{kind}", planned - 1)
+                said = run("eval", tight, *text).stdout
+                self.assertRegex(said, r"text: each token is a pass over the whole text: keys and values of 29 positions would "
+                                       r"take the peak to [\d.]+ [KM]iB, and the budget is ")
+                here = self.shown(tight, *text)
+                self.assertEqual(here["generated"], wanted["generated"])
+                self.assertEqual(here["generation"]["kept_bytes"], 0)
+                self.assertLess(here["generation"]["planned_peak_bytes"], planned)
 
     def test_refusals(self):
         directory = self.trained("gpt")

@@ -83,12 +83,13 @@ class GpuPlanTest(ProgramTest):
 
     def test_shipped_files_are_for_any_gpu_that_holds_them(self):
         """Budgets are those of the device, buckets large enough that sums are few."""
-        for name, sums, clusters in (("124m", 10, ("dgx_h200", "dgx_h100", "dgx_a100")), ("355m", 30, ("dgx_h100", "dgx_a100")),
-                                     ("774m", 60, ("dgx_h100",)), ("1558m", 150, ("dgx_a100",))):
+        for name, sums, clusters in (("gpt2_124m", 10, ("dgx_h200", "dgx_h100", "dgx_a100")), ("gpt2_355m", 30, ("dgx_h100", "dgx_a100")),
+                                     ("gpt2_774m", 60, ("dgx_h100",)), ("gpt2_1558m", 150, ("dgx_a100",)),
+                                     ("llama_1b", 60, ("dgx_h200",))):
             for cluster in clusters:
                 with self.subTest(name, cluster=cluster):
                     programs = self.folder / f"{name}-{cluster}"
-                    answer = self.plan("--program", programs, config=SOURCE / f"config/gpt2_{name}.toml",
+                    answer = self.plan("--program", programs, config=SOURCE / f"config/{name}.toml",
                                        cluster=f"{cluster}.toml")
                     self.assertLess(answer["peak_bytes"], answer["budget_bytes"])
                     program = json.loads((programs / "rank_0.json").read_text())

@@ -9,6 +9,9 @@ from support import ProgramTest, metrics, run
 
 STEPS = 4
 KEYS = ("--memory.budget", "512 MiB", "--train.steps", STEPS)
+# Beside adamw, which all other tests have.
+OPTIMIZERS = ("sgd", "lion", "lamb", "lars", "adafactor")
+MODELS = {"gpt": (), "llama": ("--model.kind", "llama", "--model.kv_heads", 2, "--model.inner", 48, "--model.dropout", 0)}
 
 
 def saved(directory):
@@ -33,14 +36,27 @@ class GpuTest(ProgramTest):
         return directory, done
 
     def test_losses_are_near_those_of_the_processor(self):
-        for precision, bound in (("float64", 1e-10), ("float32", 1e-5), ("bfloat16", 1e-2)):
-            with self.subTest(precision):
+        for kind, model in MODELS.items():
+            for precision, bound in (("float64", 1e-10), ("float32", 1e-5), ("bfloat16", 1e-2)):
+                with self.subTest(kind, precision=precision):
+                    rows = []
+                    for device in ("cpu", "cuda"):
+                        directory, _ = self.trained(f"{kind}-{precision}-{device}", device, *model, "--train.precision", precision)
+                        rows.append(metrics(directory)[0])
+                    for key in ("loss", "gradient_norm"):
+                        self.assertLessEqual(abs(rows[0][key] / rows[1][key] - 1), bound, key)
+
+    def test_each_optimizer_updates_as_on_the_processor(self):
+        for name in OPTIMIZERS:
+            with self.subTest(name):
                 rows = []
                 for device in ("cpu", "cuda"):
-                    directory, _ = self.trained(f"{precision}-{device}", device, "--train.precision", precision)
-                    rows.append(metrics(directory)[0])
-                for key in ("loss", "gradient_norm"):
-                    self.assertLessEqual(abs(rows[0][key] / rows[1][key] - 1), bound, key)
+                    directory, _ = self.trained(f"{name}-{device}", device, "--optimizer.name", name, "--train.precision", "float64")
+                    rows.append(metrics(directory))
+                # From the second step on, losses are of what it has updated.
+                self.assertNotEqual(rows[0][0]["loss"], rows[0][-1]["loss"])
+                for one, other in zip(*rows, strict=True):
+                    self.assertLessEqual(abs(one["loss"] / other["loss"] - 1), 1e-8)
 
     def test_the_same_run_twice_has_the_same_bits(self):
         one, _ = self.trained("one", "cuda", "--train.precision", "bfloat16")
@@ -49,14 +65,16 @@ class GpuTest(ProgramTest):
         self.assertEqual(saved(one), saved(other))
 
     def test_plans_change_no_bit_and_keep_to_their_bytes(self):
-        results = []
-        for plan in ("keep-all", "selective", "full", "greedy"):
-            directory, _ = self.trained(plan, "cuda", "--memory.plan", plan, "--train.precision", "bfloat16")
-            for row in metrics(directory):
-                self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
-            results.append(saved(directory))
-        for other in results[1:]:
-            self.assertEqual(results[0], other)
+        for kind, model in MODELS.items():
+            with self.subTest(kind):
+                results = []
+                for plan in ("keep-all", "selective", "full", "greedy"):
+                    directory, _ = self.trained(f"{kind}-{plan}", "cuda", *model, "--memory.plan", plan, "--train.precision", "bfloat16")
+                    for row in metrics(directory):
+                        self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+                    results.append(saved(directory))
+                for other in results[1:]:
+                    self.assertEqual(results[0], other)
 
     def test_a_graph_changes_no_bit(self):
         keys = ("--train.precision", "bfloat16", "--train.steps", 6, "--evaluation.every", 4)

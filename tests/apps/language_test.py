@@ -169,7 +169,7 @@ class Language(ProgramTest):
         done = self.train(directory, "--train.steps", 9, "--checkpoint.every", 4, "--log-every", 5).stdout
         self.assertTrue(done.startswith(f"run       {directory}"), done[:200])
         self.assertRegex(done, r"\nbuild  .*\nmodel  .*\ndata  .*\ngrid  .*\n(?s:.*)products  .*\nplan  ")
-        steps = re.findall(r"^step +(\d+)/9 .* tok/s .* left (\d+:\d\d:\d\d)$", done, re.MULTILINE)
+        steps = re.findall(r"^step +(\d+)/9 .* tok/s  mfu +[\d.]+ %  left (\d+:\d\d:\d\d)$", done, re.MULTILINE)
         self.assertEqual([int(step) for step, _ in steps], [1, 2, 3, 5, 9])
         self.assertEqual(steps[-1][1], "0:00:00")
         for step in (4, 8, 9):

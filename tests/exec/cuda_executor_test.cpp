@@ -12,9 +12,15 @@
 #include "device/lane_error.hpp"
 #include "dist/session.hpp"
 #include "nn/compute_session.hpp"
+#include "nn/gpt/llama.hpp"
 
 namespace garonne::exec {
 namespace {
+
+// Two queries to each key and value.
+nn::Model small_llama(const nn::Declaration& declaration) {
+  return nn::make_llama({2, 32, 4, 2, 48, text_sequence, text_vocabulary}, text_batch, declaration);
+}
 
 class CudaExecutor : public testing::TestWithParam<std::uint64_t> {
  protected:
@@ -24,7 +30,9 @@ class CudaExecutor : public testing::TestWithParam<std::uint64_t> {
 TEST_P(CudaExecutor, StepsHaveTheBitsOfTheCpu) {
   for (const Setting& setting :
        {Setting{}, Setting{Precision::BFloat16, "full"}, Setting{Precision::Float64, "selective"},
-        Setting{Precision::Float32, "full", dropping_text_model}}) {
+        Setting{Precision::Float32, "full", dropping_text_model},
+        Setting{Precision::Float32, "keep-all", small_llama},
+        Setting{Precision::BFloat16, "selective", small_llama}}) {
     SCOPED_TRACE(setting.plan);
     CpuRank cpu(setting);
     GpuRank gpu(setting, late());

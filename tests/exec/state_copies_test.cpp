@@ -73,7 +73,7 @@ plan::Program with_all_updates_on_host(const plan::Program& program, bool early)
 
 // They take turns.
 std::string optimizer_of(unsigned seed) {
-  const std::vector<std::string> all = {"adamw", "lamb", "lars", "adafactor"};
+  const std::vector<std::string> all = {"adamw", "lamb", "lars", "adafactor", "sgd", "lion"};
   return all[seed % all.size()];
 }
 

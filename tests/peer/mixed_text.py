@@ -15,13 +15,19 @@ HARD = [b"", b"\n", b"\xff\xfe\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x8
         "हिन्दी नमस्ते ไทยน้ำ العربية\u064b 日本語テキスト 中文文本 한국어 Ελληνικά Việt русский українська".encode()]
 
 
-def documents(size):
-    """About `size` bytes, the same for the same files: translated manual pages, sources and headers."""
-    dice = random.Random(1)
+def found_files():
+    """Paths of manual pages, and of sources and headers."""
     pages = sorted(glob.glob(str(SOURCE / ".deps/manual-pages/**/*.gz"), recursive=True) +
                    glob.glob("/usr/share/man/*/*/*.gz"))
     sources = sorted(glob.glob(str(SOURCE / "src/**/*.?pp"), recursive=True) + glob.glob("/usr/include/*.h") +
                      glob.glob(os.path.dirname(os.__file__) + "/*.py"))
+    return pages, sources
+
+
+def documents(size):
+    """About `size` bytes, the same for the same files: translated manual pages, sources and headers."""
+    dice = random.Random(1)
+    pages, sources = found_files()
     parts = []
     for paths, limit in ((pages, size * 3 // 4), (sources, size)):
         dice.shuffle(paths)

@@ -7,13 +7,14 @@ The text, about 10 MB: translated manual pages where the machine has them, sourc
 is hard to cut: emoji, combining marks, contractions, runs of white space, added tokens and bytes that are no UTF-8.
 Needs the environment that `scripts/bench --environment-only` makes, as scripts/test --peer does.
 """
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from mixed_text import hard_text
+from mixed_text import found_files, hard_text
 from peer_environment import enter_environment
 
 GARONNE = os.environ["GARONNE_BINARY"]
@@ -104,6 +105,27 @@ def sentence_pieces(mixed, folder):
     return good
 
 
+def files_of_gpt2(model, decoded, folder):
+    """The model as GPT-2 was published, vocab.json and merges.txt, with no added token but the end of a text. Returns
+    whether all are equal."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    end = "<|endoftext|>"
+    vocabulary = model["vocab"] | {end: len(model["vocab"])}
+    pathlib.Path(f"{folder}/vocab.json").write_text(json.dumps(vocabulary))
+    pathlib.Path(f"{folder}/merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"]))
+    tokenizer = Tokenizer(models.BPE.from_file(f"{folder}/vocab.json", f"{folder}/merges.txt"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([end])
+    expected = tokenizer.encode(decoded, add_special_tokens=False).ids + [vocabulary[end]]
+    good = True
+    for threads in ("1", "2"):
+        ours = data_text(folder, "vocab", [f"{folder}/text"], f"{folder}/vocab.json", threads)
+        good = compare("vocab.json", threads, ours, expected) and good
+    return good
+
+
 def main():
     enter_environment()
     from tokenizer_kinds import KINDS, make_tokenizer, train_model
@@ -111,7 +133,9 @@ def main():
     mixed = hard_text(10_000_000)
     decoded = mixed.decode("utf-8", "replace")
     print(f"{len(mixed)} bytes of text")
-    assert len(mixed) > 4_000_000, "too little text on this machine: scripts/bench --environment-only fetches some"
+    pages, sources = found_files()
+    assert pages and sources, f"{len(pages)} manual pages and {len(sources)} sources on this machine: both are needed"
+    assert len(mixed) > 9_500_000, "too little text on this machine: scripts/bench --environment-only fetches some"
     pieces = [decoded[i:i + 100_000] for i in range(0, len(decoded), 200_000)]
     failed = False
     with tempfile.TemporaryDirectory() as folder:
@@ -125,6 +149,7 @@ def main():
             for threads in ("1", "2"):
                 ours = data_text(folder, kind, [f"{folder}/text"], f"{folder}/{kind}.json", threads)
                 failed = not compare(kind, threads, ours, expected) or failed
+        failed = not files_of_gpt2(models["gpt2"], decoded, folder) or failed
         failed = not classes_of_characters(folder) or failed
         failed = not sentence_pieces(mixed, folder) or failed
     sys.exit(1 if failed else 0)

@@ -124,29 +124,32 @@ TEST_F(TextPassesTest, KeysAndValuesThatAreKeptChangeNothing) {
 }
 
 TEST_F(TextPassesTest, WhatDoesNotFitIsNotKept) {
-  Part part(config_of("gpt", "float32", {}), alone_);
-  const std::int64_t least =
-      TextPasses(part.setup, part.machine, any_budget, 12, 12, alone_).planned_peak_bytes();
-  const std::int64_t most =
-      TextPasses(part.setup, part.machine, any_budget, 11, 12, alone_).planned_peak_bytes();
-  ASSERT_GT(most, least);
-  for (const auto& [budget, fits] :
-       {std::pair{most, true}, std::pair{most - 1, false}, std::pair{least, false}}) {
-    Part again(config_of("gpt", "float32", {}), alone_);
-    TextPasses passes(again.setup, again.machine, budget, 11, 12, alone_);
-    EXPECT_EQ(passes.kept_bytes() > 0, fits);
-    EXPECT_EQ(passes.description().find("whole text") == std::string::npos, fits)
-        << passes.description();
-    EXPECT_LE(passes.planned_peak_bytes(), budget);
-    EXPECT_EQ(all_logits(passes, 11, 12).size(), 2U);
-    EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
-  }
-  try {
-    TextPasses(part.setup, part.machine, least - 1, 12, 12, alone_);
-    ADD_FAILURE() << "a byte less does not do";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::Infeasible);
-    EXPECT_NE(std::string(error.what()).find(std::to_string(least)), std::string::npos);
+  for (const std::string kind : {"gpt", "llama"}) {
+    SCOPED_TRACE(kind);
+    Part part(config_of(kind, "float32", {}), alone_);
+    const std::int64_t least =
+        TextPasses(part.setup, part.machine, any_budget, 12, 12, alone_).planned_peak_bytes();
+    const std::int64_t most =
+        TextPasses(part.setup, part.machine, any_budget, 11, 12, alone_).planned_peak_bytes();
+    ASSERT_GT(most, least);
+    for (const auto& [budget, fits] :
+         {std::pair{most, true}, std::pair{most - 1, false}, std::pair{least, false}}) {
+      Part again(config_of(kind, "float32", {}), alone_);
+      TextPasses passes(again.setup, again.machine, budget, 11, 12, alone_);
+      EXPECT_EQ(passes.kept_bytes() > 0, fits);
+      EXPECT_EQ(passes.description().find("whole text") == std::string::npos, fits)
+          << passes.description();
+      EXPECT_LE(passes.planned_peak_bytes(), budget);
+      EXPECT_EQ(all_logits(passes, 11, 12).size(), 2U);
+      EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
+    }
+    try {
+      TextPasses(part.setup, part.machine, least - 1, 12, 12, alone_);
+      ADD_FAILURE() << "a byte less does not do";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::Infeasible);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(least)), std::string::npos);
+    }
   }
 }
 
