@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/wrapped.hpp"
 #include "counts.hpp"
 #include "terminal.hpp"
 
@@ -22,12 +23,6 @@ constexpr int least_columns = 40;
 constexpr std::size_t narrow = 72;
 constexpr std::size_t left_columns = 32;
 constexpr std::size_t left_columns_of_narrow = 8;
-
-// Of UTF-8: bytes that continue none.
-std::size_t characters(const std::string& word) {
-  return static_cast<std::size_t>(
-      std::count_if(word.begin(), word.end(), [](char byte) { return (byte & '\xC0') != '\x80'; }));
-}
 
 class Page {
  public:
@@ -45,7 +40,7 @@ class Page {
 
   void entry(const std::string& name, const std::string& meaning) {
     text_ += "  " + name;
-    std::size_t column = 2 + characters(name);
+    std::size_t column = 2 + columns_of(name);
     if (meaning.empty()) {
       text_ += "\n";
       return;
@@ -214,30 +209,6 @@ class HelpFormatter final : public CLI::FormatterBase {
 };
 
 }  // namespace
-
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::string lines;
-  std::istringstream given(text);
-  for (std::string line; std::getline(given, line);) {
-    std::size_t used = 0;
-    std::istringstream words(line);
-    for (std::string word; words >> word;) {
-      const std::size_t length = characters(word);
-      if (used > 0 && used + 1 + length > width) {
-        lines += '\n';
-        used = 0;
-      }
-      if (used > 0) {
-        lines += ' ';
-        ++used;
-      }
-      lines += word;
-      used += length;
-    }
-    if (!given.eof()) lines += '\n';
-  }
-  return lines;
-}
 
 std::string range_in_words(const CLI::Option& option) {
   const std::string type = option.get_type_name();

@@ -12,10 +12,6 @@ inline constexpr const char* command_that_lists_keys = "train";
 // The group of options that has these keys elsewhere. Help says in a line where they are listed.
 inline constexpr const char* keys_listed_elsewhere = "Keys of run files";
 
-// `text` with its spaces made line breaks so that no line has more than `width` characters, where
-// no word is longer.
-std::string wrapped(const std::string& text, std::size_t width);
-
 // What an option takes, as "at least 1", "2 to 1000" or "one, or other"; empty: anything.
 std::string range_in_words(const CLI::Option& option);
 

@@ -151,8 +151,8 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
       starts > 1 ? fmt::format(" a start; all steps take about {} starts", starts) : "");
   if (job.on_gpus && !exec::built_with_cuda()) {
     text += fmt::format(
-        "note: the job is for GPUs, and {}, which stands in it, is a build without CUDA; set "
-        "GARONNE to the path of one with CUDA when it is submitted\n",
+        "note: the job is for GPUs, and the program in it is a build without CUDA: {};\n"
+        "      set GARONNE to the path of one with CUDA when it is submitted\n",
         job.garonne);
   }
   return text;

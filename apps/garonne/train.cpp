@@ -46,11 +46,6 @@ void add_train(CLI::App& app, Chosen& chosen) {
       ->type_name("KEY")
       ->delimiter(',');
   command
-      ->add_option("--log-every", options->log_every,
-                   "print every so many steps; metrics.jsonl has each of them")
-      ->check(count())
-      ->capture_default_str();
-  command
       ->add_option(
           "--allow-missing", options->allowed.missing,
           "tensors that the checkpoint may lack: they begin with the values of step 0; with "

@@ -137,6 +137,9 @@ struct RunConfig {
     std::int64_t keep_minutes = 0;
     std::string saving = "auto";
   } checkpoint;
+  struct Log {
+    std::int64_t every = 1;
+  } log;
   struct Run {
     std::string directory = "runs/default";
     std::string resume = "auto";

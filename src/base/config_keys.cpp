@@ -371,8 +371,11 @@ std::vector<KeySpec> evaluation_and_checkpoint_keys() {
   };
 }
 
-std::vector<KeySpec> run_keys() {
+std::vector<KeySpec> log_and_run_keys() {
   return {
+      integer_key("log.every", GARONNE_MEMBER(log, every), 1, most_steps,
+                  "print every so many steps, besides the first few and the last; metrics.jsonl "
+                  "has each of them"),
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
       text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
@@ -404,7 +407,7 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
   add(train_keys(registered));
   add(optimizer_keys(registered));
   add(evaluation_and_checkpoint_keys());
-  add(run_keys());
+  add(log_and_run_keys());
   registered.expect_all_made();
   return keys;
 }

@@ -52,7 +52,9 @@ std::string name_of_elsewhere(const std::string& name) {
       {"out_dir", "run.directory"},
       {"save_interval", "checkpoint.every"},
       {"eval_interval", "evaluation.every"},
-      {"log_interval", "log-every"}};
+      {"log_interval", "log.every"},
+      {"log_every", "log.every"},
+      {"logging_steps", "log.every"}};
   std::string plain = name.substr(name.rfind('.') + 1);
   plain.erase(0, plain.find_first_not_of('-'));
   std::replace(plain.begin(), plain.end(), '-', '_');

@@ -31,8 +31,6 @@ struct TrainOptions {
   // Keys of the model that may be others than those of that checkpoint
   // (train/initial_parameters.hpp).
   std::vector<std::string> init_changes;
-  // A line for every so many steps, besides the first few and the last; 1 = for each.
-  std::int64_t log_every = 1;
 };
 
 // Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on

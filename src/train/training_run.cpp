@@ -306,7 +306,7 @@ bool TrainingRun::train_step(std::int64_t step) {
   const bool last = step == config_.train.steps || stopping_;
   // The first steps tell whether a run goes as it should.
   constexpr std::int64_t always_told = 3;
-  if (last || step % options_.log_every == 0 || step - start_.step <= always_told)
+  if (last || step % config_.log.every == 0 || step - start_.step <= always_told)
     say(step_text(metrics, config_.train.steps, seconds_left(step)));
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   validated_seconds_ = 0;

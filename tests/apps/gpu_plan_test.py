@@ -56,7 +56,7 @@ class GpuPlanTest(ProgramTest):
         text = run("plan", self.config, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "1GiB",
                    "--train.precision", "bfloat16").stdout
         self.assertRegex(text, r"bound by launches, [1-9][0-9] % of the step: the host takes [0-9.]+ ms to issue it")
-        self.assertRegex(text, r"\n  libraries +37748736 B")
+        self.assertRegex(text, r"\n  libraries +67108864 B")
         large = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "70GiB").stdout
         self.assertRegex(large, r"launches: the host takes [0-9.]+ ms to issue it, hidden")
 

@@ -3,6 +3,7 @@
 
 In a build without CUDA, or where no GPU is visible, all of it fails: the label gpu is for machines that have one."""
 import os
+import re
 import unittest
 
 from support import ProgramTest, metrics, run
@@ -84,6 +85,19 @@ class GpuTest(ProgramTest):
         for key in ("loss", "gradient_norm", "peak_bytes"):
             self.assertEqual([row[key] for row in metrics(plain)], [row[key] for row in metrics(whole)], key)
         self.assertEqual(saved(plain), saved(whole))
+
+    def test_what_is_offloaded_is_what_is_kept(self):
+        kept, _ = self.trained("kept-on-the-device", "cuda", "--memory.plan", "keep-all", "--train.precision", "bfloat16")
+        for plan in ("offload-greedy", "zero-offload"):
+            with self.subTest(plan):
+                directory, done = self.trained(plan, "cuda", "--memory.plan", plan, "--memory.host_budget", "256 MiB",
+                                               "--train.precision", "bfloat16")
+                planned, measured = re.search(r"host planned +(\d+) B +measured +(\d+) B", done.stdout).groups()
+                self.assertEqual(planned, measured)
+                for row in metrics(directory):
+                    self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+                self.assertEqual([row["loss"] for row in metrics(kept)], [row["loss"] for row in metrics(directory)])
+                self.assertEqual(saved(kept), saved(directory))
 
     def test_stopped_and_continued_has_the_same_bits(self):
         whole, _ = self.trained("whole", "cuda")

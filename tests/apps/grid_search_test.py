@@ -7,7 +7,7 @@ import re
 import time
 import unittest
 
-from support import ProgramTest, run
+from support import SOURCE, ProgramTest, run
 
 CLUSTER = """
 name = "two small nodes"
@@ -272,7 +272,12 @@ class GridSearchTest(ProgramTest):
 
     def test_a_single_plan_says_what_its_rows_are(self):
         out = run("plan", self.config, "--grid.pipeline", 2, "--cluster", self.cluster).stdout
-        self.assertLessEqual(max(len(line) for line in out.splitlines() if line.startswith(("plan", "of "))), 120)
+        self.assertLessEqual(max(map(len, out.splitlines())), 120)
+        self.assertRegex(out, r"(?m)^of these stage [01] is shown below$")
+        for config in ("gpt2_xl_disk.toml", "gpt2_1558m.toml"):
+            options = ["--cluster", SOURCE / "config/clusters/dgx_h200.toml", "--grid.pipeline", 8] if "1558" in config else []
+            lines = run("plan", SOURCE / "config" / config, *options).stdout.splitlines()
+            self.assertLessEqual(max(map(len, lines)), 120, config)
         self.assertRegex(out, r"plans of stage [01] alone, as if it waited for no other:")
         self.assertRegex(out, r"of [\d.]+ ms the busiest stage computes [\d.]+, waits")
         self.assertRegex(out, r"\d tokens/s · [\d.e-]+ TFLOP/s a device, [\d.]+ % of its 0.1 ")

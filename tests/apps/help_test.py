@@ -193,7 +193,7 @@ class HelpTest(ProgramTest):
         for command, given, meant in (
                 ("train", ["--lr", 1], "--optimizer.learning_rate"), ("train", ["--model.n_embd", 1], "--model.hidden"),
                 ("train", ["--n-layer", 1], "--model.layers"), ("train", ["--model.layer", 1], "--model.layers"),
-                ("train", ["--vocab_size", 1], "--model.vocabulary"), ("train", ["--log_interval=5"], "--log-every"),
+                ("train", ["--vocab_size", 1], "--model.vocabulary"), ("train", ["--log_interval=5"], "--log.every"), ("train", ["--log-every", 5], "--log.every"),
                 ("train", ["--train.learning_rate", 1], "--optimizer.learning_rate"),
                 ("plan", ["--rank", 4], "--ranks"), ("plan", ["--steps", 4], "--train.steps"),
                 ("plan", ["--memory.budget", 40, "GB"], "--memory.budget 40GB"),

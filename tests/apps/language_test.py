@@ -166,7 +166,7 @@ class Language(ProgramTest):
     def test_logs_say_where_and_how_far(self):
         directory = self.directory("run")
         began = time.time()
-        done = self.train(directory, "--train.steps", 9, "--checkpoint.every", 4, "--log-every", 5).stdout
+        done = self.train(directory, "--train.steps", 9, "--checkpoint.every", 4, "--log.every", 5).stdout
         self.assertTrue(done.startswith(f"run       {directory}"), done[:200])
         self.assertRegex(done, r"\nbuild  .*\nmodel  .*\ndata  .*\ngrid  .*\n(?s:.*)products  .*\nplan  ")
         steps = re.findall(r"^step +(\d+)/9 .* tok/s  mfu +[\d.]+ %  left (\d+:\d\d:\d\d)$", done, re.MULTILINE)

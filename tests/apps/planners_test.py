@@ -60,6 +60,8 @@ class PlannersTest(ProgramTest):
         text = self.plan("--ranks", 8, "--planner", "all").stdout
         for name in ["auto", *NAMES]:
             self.assertRegex(text, rf"(?m)^{name} ")
+        self.assertEqual(len(re.findall(r"(?m)^ {45}chose \S", text)), sum(bool(row["choice"]) for row in answer["planners"]))
+        self.assertLessEqual(max(map(len, text.splitlines())), 120)
         self.assertNotIn("[grid]", text)
 
     def test_the_keys_of_one(self):

@@ -78,11 +78,11 @@ class QuickstartTest(ProgramTest):
             self.assertEqual(calls[command][-2:], ["--memory.budget", "512MiB"])
 
     def test_options_of_training_are_no_options_of_a_plan(self):
-        _, calls = self.calls(1, "--log-every", "10", "--trace=a.json", "--train.steps=7", "--run.directory", "runs/own")
+        _, calls = self.calls(1, "--trace-from", "10", "--trace=a.json", "--train.steps=7", "--run.directory", "runs/own")
         keys = ["--train.steps=7", "--run.directory", "runs/own"]
         self.assertEqual(calls["plan"][-3:], keys)
-        self.assertNotIn("--log-every", calls["plan"])
-        self.assertEqual(calls["train"][-6:], ["--log-every", "10", "--trace=a.json", *keys])
+        self.assertNotIn("--trace-from", calls["plan"])
+        self.assertEqual(calls["train"][-6:], ["--trace-from", "10", "--trace=a.json", *keys])
         self.assertIn("runs/own", calls["eval"])
 
 

@@ -117,7 +117,7 @@ class StopTest(ProgramTest):
     def test_an_interrupt_alone_saves_where_nobody_reads_what_is_printed(self):
         """As of `garonne train ... 2>&1 | tee log`, whose tee dies of the same Ctrl-C."""
         directory = self.folder / "piped"
-        command = [BINARY, "train", self.config, *self.to_go_on(directory, 0), *QUICK, "--log-every", 1]
+        command = [BINARY, "train", self.config, *self.to_go_on(directory, 0), *QUICK, "--log.every", 1]
         job = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         for line in job.stdout:

@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/philox.hpp"
+#include "base/wrapped.hpp"
 
 namespace garonne {
 namespace {
@@ -113,6 +114,15 @@ TEST(PhiloxKey, DiffersByNameSeedAndRepetition) {
   EXPECT_EQ(keys.size(), count);
   // Seed and repetition are not interchangeable.
   EXPECT_NE(philox_key(1, "a", 2).low, philox_key(2, "a", 1).low);
+}
+
+TEST(Wrapped, LinesEndAtSpacesAndContinueIndented) {
+  EXPECT_EQ(wrapped("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 8, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("a word-that-is-longer b", 6, 1), "a\n word-that-is-longer\n b");
+  // Characters count, not bytes.
+  EXPECT_EQ(wrapped("× × ×", 5), "× × ×");
+  EXPECT_EQ(wrapped("one\ntwo\n", 9), "one\ntwo\n");
 }
 
 }  // namespace

@@ -168,14 +168,15 @@ TEST(Config, KeysByTheNamesOfOtherPrograms) {
   expect_file_refused("[train]\nbatch-size = 4\n", "train.batch-size",
                       {"did you mean train.micro_batch?"});
   // An option of the command line, which no file has.
-  expect_file_refused("[train]\nlog_interval = 4\n", "train.log_interval", {"--help"});
+  expect_file_refused("[train]\nlog_interval = 4\n", "train.log_interval", {"log.every"});
+  expect_file_refused("[train]\nproject = 4\n", "train.project", {"--help"});
 }
 
 TEST(Config, NamesOfOtherProgramsAreThoseOfKeys) {
   EXPECT_EQ(name_of_elsewhere("n_embd"), "model.hidden");
   EXPECT_EQ(name_of_elsewhere("--n-embd"), "model.hidden");
   EXPECT_EQ(name_of_elsewhere("--train.n-embd"), "model.hidden");
-  EXPECT_EQ(name_of_elsewhere("log_interval"), "log-every");
+  EXPECT_EQ(name_of_elsewhere("log_interval"), "log.every");
   for (const char* none : {"", "-", "--", ".", "model.", "hidden", "n_embd.x"})
     EXPECT_EQ(name_of_elsewhere(none), "") << none;
 }

@@ -196,6 +196,7 @@ void check_sequences(const FileReader& index, const std::string& path, std::int6
 
 void check_documents(const FileReader& index, const std::string& path, std::int64_t sequences,
                      std::int64_t boundaries) {
+  if (boundaries < 1) throw IoError(path, "has no end of a document");
   std::int64_t before = 0;
   std::int64_t last = 0;
   for_each_number<std::int64_t>(
@@ -207,7 +208,7 @@ void check_documents(const FileReader& index, const std::string& path, std::int6
         }
         before = last = boundary;
       });
-  if (boundaries > 0 && last != sequences) {
+  if (last != sequences) {
     throw IoError(path,
                   fmt::format("the last document ends with sequence {} of {}", last, sequences));
   }

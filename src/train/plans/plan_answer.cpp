@@ -96,13 +96,13 @@ std::string format_stages(const PlanAnswer& answer) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const auto& nodes = stage.setup.model.graph.nodes;
-    text += fmt::format("stage {:<3} {:<{}} peak {:>11}  {:>9.2f} M parameters {} to {}{}\n", s,
+    text += fmt::format("stage {:<3} {:<{}} peak {:>11}  {:>9.2f} M parameters {} to {}\n", s,
                         stage.choice.program.name, width, format_bytes(stage.prediction.peak_bytes),
                         static_cast<double>(whole_parameter_elements(stage.setup.model)) / 1e6,
                         nodes.front().name,
-                        nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
-                        s == plan.largest ? "  <- shown below" : "");
+                        nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name);
   }
+  text += fmt::format("of these stage {} is shown below\n", plan.largest);
   if (knows_seconds(answer)) {
     const StepShares shares = shares_of(plan.parts.parts);
     const double milliseconds = 1e3 * plan.seconds;

@@ -10,6 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "base/wrapped.hpp"
 #include "train/plans/candidate_planner.hpp"
 
 namespace garonne::train {
@@ -45,7 +46,7 @@ std::string notes_of(const PlannerRow& row) {
   return text;
 }
 
-// Planner, its own ms, what it is planned as, ms a step, ratio, its choice.
+// Planner, its own ms, what it is planned as, ms a step, ratio, and its choice in its own words.
 using Cells = std::array<std::string, 6>;
 
 std::string milliseconds(double seconds) {
@@ -62,20 +63,26 @@ Cells cells_of(const PlannerRow& row, const PlannerComparison& comparison) {
           row.choice.words};
 }
 
-std::string format_table(const std::vector<Cells>& rows) {
-  // "×" is one column and two bytes.
-  const auto columns = [](const std::string& text) {
-    return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  };
-  std::ptrdiff_t widest = 0;
-  for (const Cells& cells : rows) widest = std::max(widest, columns(cells[2]));
-  std::string text;
-  for (const auto& [planner, own, grid, seconds, ratio, choice] : rows) {
-    const std::string filled =
-        grid + std::string(static_cast<std::size_t>(widest - columns(grid)), ' ');
-    text += fmt::format("{:<10} {:>11}  {}  {:>11} {:>7}  {}\n", planner, own, filled, seconds,
-                        ratio, choice);
+// A row and what continues its last column.
+std::string format_row(const Cells& cells) {
+  const auto& [planner, own, grid, seconds, ratio, choice] = cells;
+  const std::string numbers =
+      fmt::format("{:<10} {:>11}  {:>11} {:>7}  ", planner, own, seconds, ratio);
+  std::string last = wrapped(grid, most_table_columns - numbers.size());
+  if (!choice.empty()) {
+    last += "\n" + wrapped("chose " + choice, most_table_columns - numbers.size());
   }
+  std::string text = numbers;
+  for (const char character : last) {
+    text += character;
+    if (character == '\n') text.append(numbers.size(), ' ');
+  }
+  return text + "\n";
+}
+
+std::string format_table(const std::vector<Cells>& rows) {
+  std::string text;
+  for (const Cells& cells : rows) text += format_row(cells);
   return text;
 }
 
@@ -119,18 +126,19 @@ std::string format_planners(const GridSearchWish& wish, const PlannerComparison&
                   counted(wish.ranks, "rank"), wish.cluster.name, wish.cluster.devices_per_node,
                   format_bytes(wish.budget_bytes), wish.config.train.global_batch);
   std::vector<Cells> rows = {
-      {"planner", "its own ms", "planned as", "ms a step", "/ auto", "its choice"},
+      {"planner", "its own ms", "planned as", "ms a step", "/ auto", ""},
       {"auto", milliseconds(best.estimate.seconds), plan::to_string(best.candidate),
-       milliseconds(best.outcome.seconds), "1.000", "the same"}};
+       milliseconds(best.outcome.seconds), "1.000", ""}};
   for (const PlannerRow& row : comparison.rows) rows.push_back(cells_of(row, comparison));
   text += format_table(rows);
   for (const PlannerRow& row : comparison.rows) {
     const std::string notes = notes_of(row);
-    if (!notes.empty()) text += fmt::format("{}: {}\n", row.name, notes);
+    if (!notes.empty())
+      text += wrapped(fmt::format("{}: {}", row.name, notes), most_table_columns, 2) + "\n";
   }
   text +=
       "stages are cut by their seconds and blocks run again where memory asks for it, whatever a "
-      "planner chose of that; blocks are counted from 0\n";
+      "planner\nchose of that; blocks are counted from 0\n";
   if (!comparison.automatic.search.proven)
     text += "auto: other grids were left by estimates, and one of them may be faster\n";
   if (comparison.rows.size() == 1 && is_planned(comparison.rows.front()))

@@ -15,9 +15,9 @@ namespace {
 // Nothing of the training depends on them, or they end it. Values that are not there (data.missing)
 // may turn up in the midst of a run.
 bool always_may(const std::string& key) {
-  constexpr std::array<std::string_view, 8> prefixes = {
-      "train.steps", "train.stop_after", "data.missing", "grid.",
-      "memory.",     "evaluation.",      "checkpoint.",  "run."};
+  constexpr std::array<std::string_view, 9> prefixes = {
+      "train.steps", "train.stop_after", "data.missing", "grid.", "memory.",
+      "evaluation.", "checkpoint.",      "log.",         "run."};
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [&](const std::string_view prefix) { return key.rfind(prefix, 0) == 0; });
 }

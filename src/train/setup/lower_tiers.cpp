@@ -316,8 +316,8 @@ std::string describe_host(const Setup& setup, const plan::LowerTier& host) {
 
 std::string describe_disk(const Setup& setup, const plan::LowerTier& disk) {
   return fmt::format(
-      "disk      {} · {} · {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; "
-      "plans take {:.0f} %{} of it\n",
+      "disk      {} · {}\n"
+      "          {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; plans take {:.0f} %{} of it\n",
       setup.config.memory.disk, limit_text(disk, "what is free there"),
       setup.disk == nominal_disk ? "nobody measured it: taken to write"
                                  : "measured while computing: writes",

@@ -161,6 +161,7 @@ TEST(ForeignTokens, RefusesDamagedIndices) {
   refused([](Megatron& m) { m.code = 0; }, "code 0");
   refused([](Megatron& m) { m.tail = "abcd"; }, "bytes");
   refused([](Megatron& m) { m.documents.pop_back(); }, "last document");
+  refused([](Megatron& m) { m.documents.clear(); }, "no end of a document");
   refused([](Megatron& m) { m.documents = {1, 2, 3}; }, "document 0");
   refused([](Megatron& m) { m.documents = {0, 3, 2, 3}; }, "document 2");
   refused([](Megatron& m) { m.documents = {0, 9, 3}; }, "document 1");

@@ -16,8 +16,8 @@ TEST(DeviceFacts, LibrariesKeepWorkspaces) {
     for (const LibraryWorkspace& workspace : library_workspaces(device)) sum += workspace.bytes;
     return sum;
   };
-  EXPECT_EQ(bytes(h200), 64 * mebibyte);
-  EXPECT_EQ(bytes(a100), 36 * mebibyte);
+  // Runs set them alike on every GPU.
+  for (const DeviceFacts& device : {h200, a100}) EXPECT_EQ(bytes(device), 64 * mebibyte);
   EXPECT_EQ(bytes({}), 0);
   // Of which nobody said more: what libraries keep there is measured.
   EXPECT_EQ(bytes({DeviceKind::Cuda, 0, 0}), 0);
