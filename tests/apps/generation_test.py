@@ -113,6 +113,12 @@ class Generation(ProgramTest):
             # The validation takes more than either.
             self.assertGreater(wanted["planned_peak_bytes"], planned)
             self.assertIn("memory.budget", run("eval", tight, *text, check=3).stderr)
+            # Without it what keeps keys and values needs less than a pass over the whole text.
+            alone = (*text, "--no-validation")
+            refused = run("eval", tight, *alone, check=3).stderr
+            self.assertIn(f"the smallest budget that works is {planned} bytes", refused)
+            exact = self.with_budget(directory, f"exact-{kind}", planned)
+            self.assertEqual(self.shown(exact, *alone)["generated"], wanted["generated"])
             # Parameters of half a model and little more: one rank refuses, two have room.
             half = self.shown(directory, *text, "--grid.pipeline", 2, ranks=2)["planned_peak_bytes"]
             small = self.with_budget(directory, f"small-{kind}", half)

@@ -169,7 +169,7 @@ TEST(Config, KeysByTheNamesOfOtherPrograms) {
                       {"did you mean train.micro_batch?"});
   // An option of the command line, which no file has.
   expect_file_refused("[train]\nlog_interval = 4\n", "train.log_interval", {"log.every"});
-  expect_file_refused("[train]\nproject = 4\n", "train.project", {"--help"});
+  expect_file_refused("[train]\nwandb_project = 4\n", "train.wandb_project", {"--help"});
 }
 
 TEST(Config, NamesOfOtherProgramsAreThoseOfKeys) {

@@ -113,10 +113,15 @@ bool TextPasses::plan_keeping(std::int64_t prompt, std::int64_t longest, dist::S
 }
 
 void TextPasses::plan_whole(std::int64_t longest, dist::Session& session) {
+  // Of keys and values that found no room, which may need less than the whole text does.
+  const std::int64_t kept = planned_peak_bytes_;
   session.agree([&] {
     whole_ = plan_pass(std::min(longest, setup_.config.model.sequence), 0);
-    if (whole_->planned_peak_bytes > budget_bytes_)
-      throw PlanError(whole_->planned_peak_bytes, budget_bytes_, "that is for generating text");
+    const std::int64_t whole = whole_->planned_peak_bytes;
+    if (whole > budget_bytes_) {
+      throw PlanError(kept > 0 ? std::min(kept, whole) : whole, budget_bytes_,
+                      "that is for generating text");
+    }
   });
   planned_peak_bytes_ = session.all_reduce_max(std::vector{whole_->planned_peak_bytes})[0];
 }
