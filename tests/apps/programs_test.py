@@ -273,6 +273,25 @@ class CheckTest(ProgramTest):
         done = run("train", self.config, "--run.directory", self.directory("not-run"), "--run-program", folder, check=2)
         self.assertIn("on the tier host, and this run has no memory.host_budget", done.stderr)
 
+    def test_the_bytes_that_a_program_states_are_those_it_has(self):
+        folder = self.directory("stated")
+        run("plan", self.config, "--grid.pipeline", 2, "--program", folder)
+        good = {path: path.read_text() for path in sorted(folder.iterdir())}
+        path = folder / "rank_1.json"
+        peak = json.loads(good[path])["peak_bytes"]
+        smallest = next(one for one in json.loads(good[path])["buffers"] if one["bytes"] % 512)
+        for change, words in (
+                ({"peak_bytes": 1}, (f"the peak is {peak} B", "states 1 B")),
+                ({"peak_bytes": peak + 64}, (f"the peak is {peak} B", f"states {peak + 64} B")),
+                ({"granularity": {"device": 512}},
+                 (smallest["name"], f"has {smallest['bytes']} B on the tier device", "multiples of 512 B")),
+                # Where nothing is, nothing is counted.
+                ({"granularity": {"host": 512}}, ())):
+            path.write_text(json.dumps({**json.loads(good[path]), **change}))
+            done = run("check", folder, check=2 if words else 0)
+            for word in words and ("rank_1.json", "illegal Program: instruction", *words):
+                self.assertIn(word, done.stderr)
+
     def test_nothing_to_check(self):
         self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)
         self.assertIn("cannot be read", run("check", self.folder / "none", check=5).stderr)

@@ -14,6 +14,7 @@
 #include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/fields/field_model.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -129,6 +130,7 @@ class FieldRank {
     program_ = plan::make_training_program(
         model_.graph, step, plan::same_for_all(schedule_of(model_.graph, which), micro_batches));
     prediction_ = plan::replay(program_);
+    plan::prove(program_, model_.graph);
     tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
     const DeviceScope scope(*tier_);
     state_ =

@@ -24,6 +24,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/offload/weight_offload.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/stage/stage_solver.hpp"
@@ -139,8 +140,11 @@ class Rank {
           .folder = setting.disk_folder, .limit_bytes = std::int64_t{1} << 26});
       program_.tier(Tier::Disk).granularity = disk_->memory().granularity();
     }
+    plan::replay(evaluation_);
+    plan::prove(evaluation_, model_.graph);
     if (setting.change) program_ = setting.change(std::move(program_));
     prediction_ = plan::replay(program_);
+    plan::prove(program_, model_.graph);
     if (setting.emulated_seed) {
       device_ = std::make_unique<device::EmulatedDevice>(
           device::EmulatedSettings{.delay_seed = setting.emulated_seed, .compute_thread = true});
@@ -152,6 +156,8 @@ class Rank {
           initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11, program_);
       make_buffers_below(state_, model_, program_, 11, {host_.get(), disk_.get()});
       evaluation_ = plan::with_lasting_as(std::move(evaluation_), program_, {}, no_limit).value();
+      plan::replay(evaluation_);
+      plan::prove(evaluation_, model_.graph);
       return;
     }
     state_ = initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,

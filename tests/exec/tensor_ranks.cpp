@@ -98,10 +98,10 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
   program_ =
       plan::program_of_rank(std::move(program_), model_.graph,
                             {member, {0, 0, member}, step.data_group, step.tensor_group, {}, {}});
-  if (!optimizer_->sums().empty()) {
-    plan::prove(program_, model_.graph);
-    plan::check_rank_sums(program_, {1, 1, ranks});
-  }
+  plan::prove(program_, model_.graph);
+  if (!cut.sums_again) plan::check_rank_sums(program_, {1, 1, ranks});
+  plan::replay(evaluation_);
+  plan::prove(evaluation_, model_.graph);
   if (cut.beside_compute) {
     program_ = cut.beside_compute(std::move(program_));
     EXPECT_EQ(plan::replay(program_).peak_bytes, prediction_.peak_bytes);

@@ -2,6 +2,7 @@
 #include "kernels/arrays.hpp"
 
 #include "base/error.hpp"
+#include "kernels/adafactor_update.hpp"
 #include "kernels/attention_tile.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/convert.hpp"
@@ -13,7 +14,9 @@
 #include "kernels/initialise.hpp"
 #include "kernels/instance_moments.hpp"
 #include "kernels/instance_norm.hpp"
+#include "kernels/lamb_update.hpp"
 #include "kernels/layer_norm.hpp"
+#include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/product.hpp"
 #include "kernels/reduction.hpp"
@@ -158,6 +161,33 @@ const Refusal refusals[] = {
     {"adamw_update",
      [](const Queue& q) {
        adamw_update(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, {.value = 1}, nullptr);
+     }},
+    {"lamb_update",
+     [](const Queue& q) {
+       lamb_update(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, {.value = 1}, nullptr);
+     }},
+    {"add_lamb_squares",
+     [](const Queue& q) {
+       add_lamb_squares(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, {.value = 1}, nullptr);
+     }},
+    {"momentum_update",
+     [](const Queue& q) {
+       momentum_update(q, type, nullptr, nullptr, nullptr, 0, {}, {.value = 1}, {.value = 1},
+                       nullptr);
+     }},
+    {"adafactor_update",
+     [](const Queue& q) {
+       adafactor_update(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, {}, {.value = 1},
+                        nullptr);
+     }},
+    {"add_adafactor_sums",
+     [](const Queue& q) {
+       add_adafactor_sums(q, type, nullptr, nullptr, nullptr, {}, {}, {.value = 1}, nullptr);
+     }},
+    {"add_adafactor_squares",
+     [](const Queue& q) {
+       add_adafactor_squares(q, type, nullptr, nullptr, nullptr, nullptr, {}, {}, {.value = 1},
+                             nullptr);
      }},
     {"openblas_product",
      [](const Queue& q) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -110,6 +111,24 @@ void check_budgets(const Program& program, const Prediction& prediction) {
     }
     refuse(0, "start of the step", bytes.peak_bytes);
   }
+}
+
+void check_stated_bytes(const Program& program, const Prediction& prediction) {
+  for (const Buffer& buffer : program.buffers) {
+    const std::int64_t granularity = program.tier(buffer.tier).granularity;
+    if (buffer.bytes % granularity == 0) continue;
+    throw ReplayError(0, "start of the step",
+                      fmt::format("{} has {} B on the tier {}, which hands out multiples of {} B",
+                                  buffer.name, buffer.bytes, to_string(buffer.tier), granularity));
+  }
+  if (program.peak_bytes == prediction.peak_bytes) return;
+  const int place = std::max(prediction.peak_instruction, 0);
+  throw ReplayError(place,
+                    prediction.peak_instruction < 0
+                        ? "start of the step"
+                        : describe(program.instructions[as_index(place)]),
+                    fmt::format("the peak is {} B, and the Program states {} B",
+                                prediction.peak_bytes, program.peak_bytes));
 }
 
 }  // namespace garonne::plan

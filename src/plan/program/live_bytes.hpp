@@ -28,4 +28,8 @@ std::vector<BytesByKind> bytes_by_kind(const Program& program, Tier tier);
 // fastest tier first.
 void check_budgets(const Program& program, const Prediction& prediction);
 
+// Throws ReplayError where a buffer is no multiple of its tier's granularity, or where the peak
+// that the Program states is not that of its replay.
+void check_stated_bytes(const Program& program, const Prediction& prediction);
+
 }  // namespace garonne::plan

@@ -150,6 +150,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       plan::check_contents(program, model);
       plan::check_budgets(program, prediction);
       plan::check_rank_sums(program, shape);
+      plan::check_stated_bytes(program, prediction);
     } catch (const plan::ReplayError& illegal) {
       refuse(saved.paths[i], illegal.what());
     }

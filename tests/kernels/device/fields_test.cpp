@@ -148,6 +148,10 @@ void expect_parts(const device::Place& place, ElementType type, const Extents& e
                          random_array(sums, 2 * e.channels, 5)};
   const std::int64_t half = e.channels * element_bytes(sums);
   Array workspaces[4] = {mean, mean, Array(type, states), Array(type, e.channels)};
+  const Array bias = random_array(type, e.channels, 3);
+  Array y[2] = {Array(type, e.elements()), Array(type, e.elements())};
+  instance_norm_apply(host, type, x.data(), gain.data(), bias.data(), mean.data(), inverse.data(),
+                      y[0].data(), e.batch, e.points, e.channels);
   instance_norm_moments(host, type, x.data(), runs, moments[0].data(), workspace.data(), e.batch,
                         e.points, e.channels);
   instance_norm_apply_backward(host, type, given.data(), x.data(), gain.data(), mean.data(),
@@ -165,10 +169,14 @@ void expect_parts(const device::Place& place, ElementType type, const Extents& e
     OnPlace means(place, mean);
     OnPlace space(place, workspace);
     OnPlace out(place, moments[1]);
+    OnPlace y_out(place, y[1]);
     OnPlace held_out(place, held[1]);
     OnPlace sums_out(place, products[1]);
     OnPlace slope_out(place, slope[1]);
     OnPlace both(place, parameters[1]);
+    device::instance_norm_apply(
+        place, type, from.data(), OnPlace(place, gain).data(), OnPlace(place, bias).data(),
+        means.data(), OnPlace(place, inverse).data(), y_out.data(), e.batch, e.points, e.channels);
     device::instance_norm_moments(place, type, from.data(), runs, out.as<double>(), space.data(),
                                   e.batch, e.points, e.channels);
     device::instance_norm_apply_backward(
@@ -191,6 +199,7 @@ void expect_parts(const device::Place& place, ElementType type, const Extents& e
   expect_close(held[1], held[0], 16, "held " + what);
   expect_close(slope[1], slope[0], 16, "slope " + what);
   EXPECT_TRUE(parameters[1].same_bits(parameters[0])) << what;
+  expect_close(y[1], y[0], 16, "applied " + what);
 }
 
 TEST(DeviceInstanceNorm, PartsAreTheCpusButForTheOrderOfSums) {

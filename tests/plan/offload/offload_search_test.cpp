@@ -15,6 +15,7 @@
 
 #include "plan/offload/bandwidth_bound.hpp"
 #include "plan/program/live_bytes.hpp"
+#include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 
@@ -80,6 +81,7 @@ double seconds_of(const Program& program, const std::vector<Offload>& offloads,
   for (const auto& [tier, below] : request.tiers) links[tier] = below.links;
   const Program with = with_offloads(program, offloads, links);
   const Prediction prediction = replay(with);
+  check_order(with);
   if (prediction.peak_bytes > request.budget_bytes) return impossible;
   for (const auto& [tier, below] : request.tiers) {
     if (prediction.of(tier).peak_bytes > below.budget_bytes) return impossible;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "plan/program/replay.hpp"
 #include "plan/program/wait_for.hpp"
@@ -178,6 +179,61 @@ TEST(OrderCheck, EveryWaitOfAProgramMatters) {
   }
   EXPECT_GT(deleted, 100);
   EXPECT_GT(early, 100);
+}
+
+bool has(const std::vector<int>& buffers, int buffer) {
+  return std::count(buffers.begin(), buffers.end(), buffer) > 0;
+}
+
+// Whether what runs from the wait `from` until before the wait `to` may not meet `pending`.
+bool keeps_from(const Program& program, const Instruction& pending, std::size_t from,
+                std::size_t to) {
+  const auto any = [](const std::vector<int>& ids, const std::vector<int>& in) {
+    return std::any_of(ids.begin(), ids.end(), [&](int id) { return has(in, id); });
+  };
+  for (std::size_t i = from; i < to; ++i) {
+    const Instruction& next = program.instructions[i];
+    if (any(next.reads, pending.writes) || any(next.writes, pending.writes) ||
+        any(next.writes, pending.reads) || any(next.frees, pending.reads) ||
+        any(next.frees, pending.writes))
+      return true;
+  }
+  return false;
+}
+
+// Every Program there is with two waits that follow each other each for what the other is for:
+// refused but where it comes to the same.
+TEST(OrderCheck, EveryWaitIsForItsInstruction) {
+  int wrong = 0;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      const ModelGraph graph = random_graph(seed);
+      StepShape step = step_shape(2, 2, 1000);
+      step.zero = zero;
+      const Program program =
+          make_training_program(graph, step, same_for_all(schedule_of(graph, "full"), 2));
+      std::vector<std::size_t> waits;
+      for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+        if (program.instructions[i].operation == Operation::Wait) waits.push_back(i);
+      }
+      for (std::size_t w = 1; w < waits.size(); ++w) {
+        const std::size_t first = waits[w - 1];
+        const std::size_t second = waits[w];
+        const int pending = program.instructions[first].completes;
+        const int other = program.instructions[second].completes;
+        Program swapped = program;
+        std::swap(swapped.instructions[first].completes, swapped.instructions[second].completes);
+        const bool illegal =
+            other > static_cast<int>(first) ||
+            keeps_from(program, program.instructions[as_index(pending)], first, second);
+        EXPECT_EQ(refusal(swapped) != "", illegal)
+            << "seed " << seed << ", ZeRO " << zero << ", waits " << first << " and " << second
+            << ": " << refusal(swapped);
+        if (illegal && other < static_cast<int>(first)) ++wrong;
+      }
+    }
+  }
+  EXPECT_GT(wrong, 100) << "both are under way";
 }
 
 }  // namespace

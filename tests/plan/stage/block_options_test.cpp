@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/packed_record.hpp"
 #include "plan/stage/stage_chain.hpp"
@@ -85,6 +86,7 @@ class Block {
     const Program program = make_training_program(
         graph_, step_shape(1, 1, 0), same_for_all(recompute_on_demand(graph_, fates), 1));
     const Prediction prediction = replay(program);
+    prove(program, graph_);
     Price price{0, prediction.seconds, 0};
     int forwards = 0;
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {

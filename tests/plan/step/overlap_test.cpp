@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/grid/grid_estimate.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/tensor_graphs.hpp"
 
@@ -14,8 +15,11 @@ double seconds_of(const Program& program, const Overlap& overlap = {}) {
 }
 
 Program program_of(const ModelGraph& graph, const StepShape& step) {
-  return make_training_program(graph, step,
-                               same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
+  Program program = make_training_program(
+      graph, step, same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
+  replay(program);
+  prove(program, graph);
+  return program;
 }
 
 bool sums_gradients(const Instruction& instruction, GroupAxis axis) {

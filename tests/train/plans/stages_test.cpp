@@ -21,6 +21,7 @@
 #include "nn/model.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -118,6 +119,7 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
   program.rank = rank;
   program.coordinates.pipeline = rank;
   const plan::Prediction prediction = plan::replay(program);
+  plan::prove(program, model.graph);
   device::CpuDevice device;
   exec::DeviceTier tier(prediction.peak_bytes);
   exec::ModelState state;

@@ -20,6 +20,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "optim/exercise_optimizers.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -113,6 +114,7 @@ class Rank {
         model_.graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
     shape_ = step;
     prediction_ = plan::replay(program_);
+    plan::prove(program_, model_.graph);
     tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes, device_->kind());
     const exec::DeviceScope scope(*tier_);
     state_ =
