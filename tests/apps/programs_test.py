@@ -89,11 +89,11 @@ class RunProgramTest(ProgramTest):
         folder = self.directory("changed")
         folder.mkdir()
 
-        def changed(change):
+        def changed(change, where="instruction"):
             program = copy.deepcopy(good)
             change(program)
             (folder / "rank_0.json").write_text(json.dumps(program))
-            self.refused("--memory.plan", "full", "--run-program", folder, words=("illegal Program: instruction",))
+            self.refused("--memory.plan", "full", "--run-program", folder, words=(f"illegal Program: {where}",))
 
         instructions = good["instructions"]
         of = {operation: next(i for i, one in enumerate(instructions) if one["operation"] == operation)
@@ -123,7 +123,8 @@ class RunProgramTest(ProgramTest):
         changed(edit("load", "arguments", "loaded", 0, "value", value=1000))
         changed(edit("emit-loss", "frees", value=[0]))
         changed(lambda program: program["pieces"][0].update(parameter=1))
-        changed(lambda program: program["pieces"][0].update(trained=program["pieces"][1]["trained"]))
+        # Of the whole step, which is no instruction's.
+        changed(lambda program: program["pieces"][0].update(trained=program["pieces"][1]["trained"]), "what is trained: ")
 
 
     def test_a_stage_that_loads_too_little_is_refused(self):
