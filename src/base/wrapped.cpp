@@ -34,4 +34,8 @@ std::string wrapped(const std::string& text, std::size_t width, std::size_t inde
   return lines;
 }
 
+std::string below_table(const std::string& sentence) {
+  return wrapped(sentence, most_table_columns, 2) + "\n";
+}
+
 }  // namespace garonne

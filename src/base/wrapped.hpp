@@ -17,4 +17,7 @@ std::size_t columns_of(std::string_view text);
 // word is longer. What is broken off begins with `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent = 0);
 
+// A sentence that stands below a table, with the end of its last line.
+std::string below_table(const std::string& sentence);
+
 }  // namespace garonne

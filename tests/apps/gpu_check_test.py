@@ -391,6 +391,14 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual((root / "torch-version.txt").read_text(), "2.11.0\n")
         self.check("--list", root=root)
 
+    def test_a_program_that_does_not_offload(self):
+        self.answer(help="  --run.device where\n")
+        said = self.check().stdout
+        line = self.lines()[9]
+        self.assertEqual(line["result"], "not run")
+        self.assertIn("does not offload", line["reason"])
+        self.assertIn("11 passed, 0 failed, 1 not run: 9", said)
+
     def test_from_an_archive(self):
         archive = self.home / "carry.tar"
         self.check("--archive", archive)

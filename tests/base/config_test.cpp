@@ -167,7 +167,6 @@ TEST(Config, KeysByTheNamesOfOtherPrograms) {
                       {"did you mean optimizer.learning_rate?"});
   expect_file_refused("[train]\nbatch-size = 4\n", "train.batch-size",
                       {"did you mean train.micro_batch?"});
-  // An option of the command line, which no file has.
   expect_file_refused("[train]\nlog_interval = 4\n", "train.log_interval", {"log.every"});
   expect_file_refused("[train]\nwandb_project = 4\n", "train.wandb_project", {"--help"});
 }

@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "base/wrapped.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_search.hpp"
 #include "train/plans/step_parts.hpp"
@@ -14,29 +15,6 @@
 
 namespace garonne::train {
 namespace {
-
-constexpr std::size_t most_columns = 120;
-
-// A sentence, broken at spaces.
-std::string in_lines(const std::string& sentence) {
-  std::string text;
-  std::size_t column = 0;
-  std::size_t begin = 0;
-  while (begin < sentence.size()) {
-    const std::size_t end = std::min(sentence.find(' ', begin), sentence.size());
-    const std::string word = sentence.substr(begin, end - begin);
-    // Those bytes of a character that are no column of their own.
-    const auto more =
-        std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) == 0x80; });
-    const std::size_t width = word.size() - static_cast<std::size_t>(more);
-    const bool fits = column + 1 + width <= most_columns;
-    if (column > 0) text += fits ? " " : "\n  ";
-    column = column == 0 ? width : fits ? column + 1 + width : 2 + width;
-    text += word;
-    begin = end + 1;
-  }
-  return text + "\n";
-}
 
 std::string schedule_name(const plan::GridCandidate& candidate) {
   if (candidate.shape.pipeline == 1) return "-";
@@ -51,8 +29,8 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
   std::string text;
   const std::size_t lines = std::min(unplanned.size(), most_unplanned_lines);
   for (std::size_t k = 0; k < lines; ++k) {
-    text += in_lines(fmt::format("left out: {}: {}", plan::to_string(unplanned[k].candidate),
-                                 unplanned[k].reason));
+    text += below_table(fmt::format("left out: {}: {}", plan::to_string(unplanned[k].candidate),
+                                    unplanned[k].reason));
   }
   if (lines < unplanned.size())
     text += fmt::format("left out: {} more, for such reasons\n", unplanned.size() - lines);
@@ -99,7 +77,7 @@ std::string percent(double share) {
 }
 
 std::string this_machine_lines(const GridSearchWish& wish) {
-  return in_lines(fmt::format(
+  return below_table(fmt::format(
       "this machine has {}: each rank is planned with {} of a device for itself, all alike; "
       "--cluster FILE plans for others",
       counted(Cores::of_this_process().of_node, "core"), counted(wish.threads, "thread")));
@@ -150,7 +128,7 @@ std::string speed_table(const GridSearchWish& wish, const GridSearchAnswer& answ
         fmt::format("{:+.0f} %", 100 * (outcome.seconds / bounds.seconds - 1)),
         format_bytes(*std::max_element(outcome.peak_bytes.begin(), outcome.peak_bytes.end())));
   }
-  text += in_lines(fmt::format(
+  text += below_table(fmt::format(
       "micro-batches: of a rank in a step, of so many samples each. TFLOP/s: a device's, of the "
       "model, forward and backward once; used: share of its {:.3g} TFLOP/s. bound: how far above "
       "the "
@@ -174,7 +152,7 @@ std::string time_table(const std::vector<plan::RankedGrid>& best) {
                     percent(shares.other), traffic(outcome.inside_traffic),
                     traffic(outcome.between_traffic), binding(outcome.parts).first);
   }
-  text += in_lines(
+  text += below_table(
       "of the step of the busiest stage. communication: what nothing hides. bubble: waiting for "
       "other stages. other: launches and copies. sent: by a rank in a step, inside its node and "
       "between nodes.");
@@ -185,16 +163,16 @@ std::string time_table(const std::vector<plan::RankedGrid>& best) {
 
 std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
-  std::string text = in_lines(fmt::format(
+  std::string text = below_table(fmt::format(
       "{} on {}: nodes of {}, {} a rank; global batch {}, {}", counted(wish.ranks, "rank"),
       wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
       wish.config.train.global_batch, describe_numbers(wish.config)));
   if (!wish.pinned.empty())
-    text += in_lines(fmt::format("given, not searched for: {}", describe_pins(wish)));
+    text += below_table(fmt::format("given, not searched for: {}", describe_pins(wish)));
   if (wish.on_this_machine) text += this_machine_lines(wish);
   text += speed_table(wish, answer);
   text += time_table(search.best);
-  text += in_lines(fmt::format(
+  text += below_table(fmt::format(
       "{}: {} cannot be cut like that, {} need more memory, {} were planned by node{}",
       counted(search.candidates, "grid"), search.refused, search.too_large, search.planned,
       answer.by_node  ? ""
@@ -203,10 +181,10 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   text += other_rates_lines(wish, answer);
   text += overlap_notes(search);
   text += unplanned_lines(search.unplanned);
-  text += in_lines(fmt::format(
+  text += below_table(fmt::format(
       "seconds: {}{}", answer.measured ? "measured costs of this machine" : source_of(wish.cluster),
       wish.on_this_machine ? "" : describe_efficiency(wish.cluster)));
-  text += in_lines(planning_line(wish.config, answer.by_node));
+  text += below_table(planning_line(wish.config, answer.by_node));
   text += keys_of(search.best.front().candidate);
   return text;
 }

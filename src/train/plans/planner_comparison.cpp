@@ -133,8 +133,7 @@ std::string format_planners(const GridSearchWish& wish, const PlannerComparison&
   text += format_table(rows);
   for (const PlannerRow& row : comparison.rows) {
     const std::string notes = notes_of(row);
-    if (!notes.empty())
-      text += wrapped(fmt::format("{}: {}", row.name, notes), most_table_columns, 2) + "\n";
+    if (!notes.empty()) text += below_table(fmt::format("{}: {}", row.name, notes));
   }
   text +=
       "stages are cut by their seconds and blocks run again where memory asks for it, whatever a "
