@@ -9,11 +9,13 @@ import sys
 
 from figures import Figure, NotRun, at_least, equal, not_run
 from limited import OutOfTime
-from place import GPU_TESTS
+from place import KERNEL_TESTS, NCCL_TEST
 
 # What was written down before the first run. Ceilings are those of the hardware: half of one means that the GPU is shared.
 DEVICES = {
     "H200": {"multiprocessors": 132, "total_bytes": 139e9, "device_copy": 4.3e12, "bfloat16": 770e12, "float32": 45e12,
+             "in": 50e9, "out": 50e9, "both": 80e9, "tokens_per_second": 250e3},
+    "H100": {"multiprocessors": 132, "total_bytes": 84e9, "device_copy": 3.0e12, "bfloat16": 770e12, "float32": 45e12,
              "in": 50e9, "out": 50e9, "both": 80e9, "tokens_per_second": 250e3},
 }
 ADAMW_BYTES = 30  # an element: masters, gradient and two moments read, all but the gradient written, a bfloat16 copy
@@ -102,19 +104,19 @@ def expect_passed(slot, name, said):
 
 
 def kernel_tests(slot):
-    for name in GPU_TESTS[:1]:
+    for name in KERNEL_TESTS:
         if not slot.place.test(name).exists():
             slot.figures.append(Figure(name, "all pass", "not built", False, "scripts/setup --cuda --tests builds it"))
             return
         expect_passed(slot, name, slot.run([slot.place.test(name)]))
-    name = "the same under memcheck"
+    name = f"{KERNEL_TESTS[0]} under memcheck"
     if slot.which("compute-sanitizer") is None:
         slot.figures.append(not_run(name, "no error", "compute-sanitizer is not on this machine's path"))
         return
     try:
         # Of an archive the test is started by a script.
         code, said = slot.try_run(["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all",
-                                   "--error-exitcode", 9, slot.place.started(slot.place.test(GPU_TESTS[0]), slot.work)])
+                                   "--error-exitcode", 9, slot.place.started(slot.place.test(KERNEL_TESTS[0]), slot.work)])
     except OutOfTime as error:  # it is slower by any factor; the tests themselves have passed
         slot.figures.append(not_run(name, "0 errors", f"{error}; --patience gives it more time"))
         return
@@ -254,7 +256,7 @@ def ranks(slot):
         worst = max(abs(one / other - 1) for one, other in zip(pair, alone))
         slot.figures.append(Figure("all of them", "within 1e-6 of one rank's", f"{worst:.1e}",
                                    worst <= 1e-6 and len(pair) == len(alone)))
-    test = slot.place.test(GPU_TESTS[1])
+    test = slot.place.test(NCCL_TEST)
     if test.exists():
         expect_passed(slot, "NCCL with itself", slot.run([test]))
     else:

@@ -10,7 +10,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFEST = "MANIFEST.json"
 ARCHIVE_BUILD = "build"
-GPU_TESTS = ("test_kernels_device", "test_dist_nccl_loop")
+KERNEL_TESTS = ("test_kernels_device", "test_gpu_products")
+NCCL_TEST = "test_dist_nccl_loop"
+GPU_TESTS = (*KERNEL_TESTS, NCCL_TEST)
 # LibTorch's and CUDA's, by the beginnings of their names: what a Python with the same torch has.
 TORCH_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm", "libcu", "libnv", "libnccl", "libgomp")
 

@@ -55,10 +55,17 @@ GARONNE_INLINE void store(double& place, double value) {
 // To nearest, ties to even. NaN would be rounded to infinity or to zero of the other sign, so it is
 // replaced.
 GARONNE_INLINE void store(BFloat16& place, float value) {
+#ifdef __CUDA_ARCH__
+  // The device's own instruction, whose NaN is another.
+  std::uint16_t bits = 0;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  place.bits = value != value ? std::uint16_t{0x7FC0} : bits;
+#else
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
   place.bits = static_cast<std::uint16_t>(is_nan ? 0x7FC0U : rounded);
+#endif
 }
 
 }  // namespace garonne::kernels

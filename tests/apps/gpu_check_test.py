@@ -29,6 +29,7 @@ GOOD = {
     "pinning": {"seconds_by_gibibytes": {"1": 0.3, "4": 1.2}},
     "version": "garonne 0.1.0\ntorch: 2.11.0\ncuda: 13.0\n",
     "test_kernels_device": "[  PASSED  ] 40 tests.\n",
+    "test_gpu_products": "[  PASSED  ] 3 tests.\n",
     "test_dist_nccl_loop": "[  PASSED  ] 6 tests.\n",
     "compute-sanitizer": "========= ERROR SUMMARY: 0 errors\n",
     "gpu_test": {"test_same_bits": "ok", "test_no_bit": "ok", "test_near_those": "ok", "test_what_offloads": "ok"},
@@ -117,7 +118,8 @@ class GpuCheckTest(unittest.TestCase):
         for name in ("config/gpt2_124m.toml", "tests/apps/support.py", "LICENSE"):
             self.write(root / name, "# made up\n")
         for path in ("scripts/gpu-check.d/ceilings.py", "tests/apps/gpu_test.py", "build-cuda/bin/garonne",
-                     "build-cuda/tests/test_kernels_device", "build-cuda/tests/test_dist_nccl_loop"):
+                     "build-cuda/tests/test_kernels_device", "build-cuda/tests/test_gpu_products",
+                     "build-cuda/tests/test_dist_nccl_loop"):
             self.fake(root / path)
         with open(root / "tests/apps/gpu_test.py", "a") as file:
             file.writelines(f"class {name}:\n    def {name}(self):\n        pass\n" for name in GOOD["gpu_test"])
@@ -195,7 +197,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(row.split()[1:], [">=", "250000,", "good", "400000", "410000", "pass"])
         steps = [" ".join(call[:2]) for call in self.calls()]
         order = ["ldd ", "garonne --version", "ceilings facts", "ceilings ceilings", "test_kernels_device",
-                 "compute-sanitizer --tool", "ceilings pinning", "garonne profile", "gpu_test -v", "garonne bench",
+                 "test_gpu_products", "compute-sanitizer --tool", "ceilings pinning", "garonne profile", "gpu_test -v", "garonne bench",
                  "mpirun -n", "test_dist_nccl_loop"]
         found = [next(index for index, step in enumerate(steps) if step.startswith(wanted)) for wanted in order]
         self.assertEqual(found, sorted(found), steps)
@@ -241,7 +243,8 @@ class GpuCheckTest(unittest.TestCase):
             (2, "copy on the device", {"ceilings": ceilings | {"device_copy_bytes_per_second": 2e12}}),
             (3, "test_kernels_device", {"test_kernels_device": "[  PASSED  ] 0 tests.\n[  SKIPPED ] 40 tests, listed below:\n"}),
             (3, "test_kernels_device", {"test_kernels_device": "[  PASSED  ] 39 tests.\n[  SKIPPED ] 1 test, listed below:\n"}),
-            (3, "the same under memcheck", {"compute-sanitizer": "========= ERROR SUMMARY: 3 errors\n"}),
+            (3, "test_gpu_products", {"test_gpu_products": "[  FAILED  ] 1 test, listed below:\n"}),
+            (3, "test_kernels_device under memcheck", {"compute-sanitizer": "========= ERROR SUMMARY: 3 errors\n"}),
             (5, "layer norm", {"rows": rows | {"layer_norm 32768x768 bfloat16": 40e-6}}),
             (5, "dropout_add", {"rows": {key: value for key, value in rows.items() if "dropout" not in key}}),
             (6, "no bit", {"gpu_test": GOOD["gpu_test"] | {"test_no_bit": "FAIL"}}),
@@ -304,8 +307,8 @@ class GpuCheckTest(unittest.TestCase):
         self.answer(hangs="compute-sanitizer")
         self.shorten("tests of kernels, then under memcheck", 8)
         self.check("--only", "3")
-        self.assertEqual(self.figure(3, "the same under memcheck")["result"], "not run")
-        self.assertIn("was still running", self.figure(3, "the same under memcheck")["reason"])
+        self.assertEqual(self.figure(3, "test_kernels_device under memcheck")["result"], "not run")
+        self.assertIn("was still running", self.figure(3, "test_kernels_device under memcheck")["reason"])
 
     def test_small_amounts_say_nothing_about_rates(self):
         self.answer(rows={"adamw of 2097152 elements bfloat16" if "adamw" in key else key: value
@@ -377,7 +380,8 @@ class GpuCheckTest(unittest.TestCase):
         for name in ("ceilings", "gpu_test", "compute-sanitizer", "garonne", "mpirun", "test_kernels_device"):
             self.assertIn(name, names)
         for name, path in calls:
-            of_archive = name in ("garonne", "mpirun", "test_kernels_device", "test_dist_nccl_loop", "ldd")
+            of_archive = name in ("garonne", "mpirun", "test_kernels_device", "test_gpu_products",
+                                  "test_dist_nccl_loop", "ldd")
             self.assertEqual(str(root / "lib") in path, of_archive, f"{name} with LD_LIBRARY_PATH={path}")
         # What the machine's programs start is a script that gives it the libraries.
         started = next(words[-1] for name, *words in self.calls() if name == "compute-sanitizer")

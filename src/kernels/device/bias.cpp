@@ -21,16 +21,30 @@ struct AddBias {
   std::int64_t tiles;  // of a row
 
   template <int count>
+  KOKKOS_FUNCTION static void put(T* place, const Fetched<T, count>& fetched,
+                                  const Values<Accumulation<T>, count>& added) {
+    Values<Accumulation<T>, count> values;
+    unpack<count>(fetched, values);
+    for (int i = 0; i < count; ++i) values[i] = values[i] + added[i];
+    write<count>(place, values);
+  }
+
+  template <int count>
   KOKKOS_FUNCTION void add(std::int64_t first, std::int64_t end, std::int64_t column) const {
     using G = Accumulation<T>;
     Values<G, count> added;
     read<count>(bias + column, added);
-    for (std::int64_t row = first; row < end; ++row) {
-      Values<G, count> values;
-      read<count>(y + row * n + column, values);
-      for (int i = 0; i < count; ++i) values[i] = values[i] + added[i];
-      write<count>(y + row * n + column, values);
+    T* place = y + first * n + column;
+    std::int64_t row = first;
+    constexpr int at_once = 4;
+    for (; row + at_once <= end; row += at_once, place += at_once * n) {
+      Fetched<T, count> fetched[at_once];
+      GARONNE_UNROLLED
+      for (int i = 0; i < at_once; ++i) fetched[i] = fetch<count>(place + i * n);
+      GARONNE_UNROLLED
+      for (int i = 0; i < at_once; ++i) put(place + i * n, fetched[i], added);
     }
+    for (; row < end; ++row, place += n) put(place, fetch<count>(place), added);
   }
 
   template <typename Team>
@@ -67,9 +81,8 @@ void add_bias(const Place& place, ElementType type, void* y, const void* bias, s
 void bias_gradient(const Place& place, ElementType type, const void* gradient_y,
                    void* gradient_bias, bool accumulate, std::int64_t rows, std::int64_t n) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    sum_columns(space,
-                ColumnSum<T>{static_cast<const T*>(gradient_y),
-                             static_cast<Accumulation<T>*>(gradient_bias), accumulate, rows, n, n});
+    sum_columns(space, static_cast<const T*>(gradient_y),
+                static_cast<Accumulation<T>*>(gradient_bias), accumulate, rows, n, n);
   });
 }
 

@@ -10,73 +10,111 @@ namespace garonne::kernels::device {
 
 namespace {
 
-constexpr int row_groups = 8;
+// So few rows at a time that the second look at a row finds it in the cache.
+constexpr int row_groups = 16;
+constexpr unsigned resident_rows = 3;
 constexpr int sum_groups = 16;
 
+// How e^(logit - shift) is computed for sums and gradients in T.
 template <typename T>
-struct Most {
-  const T* logits;
-  Accumulation<T> total;
+class Powers {
+ public:
+  using G = Accumulation<T>;
 
-  template <int count>
-  KOKKOS_FUNCTION void at(std::int64_t first) {
-    Values<Accumulation<T>, count> values;
-    read<count>(logits + first, values);
-    for (int i = 0; i < count; ++i) total = values[i] > total ? values[i] : total;
-  }
+  KOKKOS_FUNCTION explicit Powers(G shift) : shift_(shift) {}
+  KOKKOS_FUNCTION G operator()(G logit) const { return exponential(logit - shift_); }
+
+ private:
+  G shift_;
 };
 
-// Packs are added up in G, and these in double.
+template <>
+class Powers<BFloat16> {
+ public:
+  KOKKOS_FUNCTION explicit Powers(float shift) : shift_(-shift * static_cast<float>(log2_of_e)) {}
+  // Logits have eight bits: what rounding the product takes is far below.
+  KOKKOS_FUNCTION float operator()(float logit) const {
+    return power_of_two_roughly(Kokkos::fma(logit, static_cast<float>(log2_of_e), shift_));
+  }
+
+ private:
+  float shift_;
+};
+
+// The largest of a thread's logits so far, and the sum of powers beside it. Packs are added up in
+// G, and these in double.
 template <typename T>
-struct AddPowers {
-  const T* logits;
-  Accumulation<T> most;
+struct PowersSoFar {
+  using G = Accumulation<T>;
+
+  G most;
   double total;
 
   template <int count>
-  KOKKOS_FUNCTION void at(std::int64_t first) {
-    using G = Accumulation<T>;
+  KOKKOS_FUNCTION void pack(std::int64_t, const Fetched<T, count>& fetched) {
     Values<G, count> values;
-    read<count>(logits + first, values);
+    unpack<count>(fetched, values);
+    G here = values[0];
+    GARONNE_UNROLLED
+    for (int i = 1; i < count; ++i) here = values[i] > here ? values[i] : here;
+    if (here > most) {
+      total *= static_cast<double>(Powers<T>(here)(most));
+      most = here;
+    }
+    const Powers<T> power(most);
     G sum = 0;
-    for (int i = 0; i < count; ++i) sum = sum + exponential(values[i] - most);
+    GARONNE_UNROLLED
+    for (int i = 0; i < count; ++i) sum = sum + power(values[i]);
     total += static_cast<double>(sum);
   }
 };
 
-// destination = exp(logit - shift) · factor, + at_target at the target.
+// destination = e^(logit - shift) · factor, + at_target at the target.
 template <typename T>
 struct WritePowers {
-  const T* logits;
+  using G = Accumulation<T>;
+
   T* destination;
-  Accumulation<T> shift;
-  Accumulation<T> factor;
+  Powers<T> power;
+  G factor;
   std::int64_t target;
-  Accumulation<T> at_target;
+  G at_target;
 
   template <int count>
-  KOKKOS_FUNCTION void at(std::int64_t first) const {
-    Values<Accumulation<T>, count> values;
-    read<count>(logits + first, values);
-    for (int i = 0; i < count; ++i) {
-      values[i] = exponential(values[i] - shift) * factor;
-      if (first + i == target) values[i] = values[i] + at_target;
+  KOKKOS_FUNCTION void pack(std::int64_t first, const Fetched<T, count>& fetched) const {
+    Values<G, count> values;
+    unpack<count>(fetched, values);
+    GARONNE_UNROLLED
+    for (int i = 0; i < count; ++i) values[i] = power(values[i]) * factor;
+    if (target >= first && target < first + count) {
+      const auto place = static_cast<int>(target - first);
+      GARONNE_UNROLLED
+      for (int i = 0; i < count; ++i) values[i] = i == place ? values[i] + at_target : values[i];
     }
     write<count>(destination + first, values);
   }
 };
 
-// The largest of a row, and the sum of exponentials beside it; columns > 0.
+// The largest of a row, and the sum of exponentials beside it; columns > 0. The row is read once.
 template <typename T, typename Team>
 KOKKOS_FUNCTION double sum_of_powers(const Team& team, double* sums, const T* logits,
                                      std::int64_t columns, Accumulation<T>& most) {
   using G = Accumulation<T>;
+  PerThread<PowersSoFar<T>, Team::threads> own;
   most = static_cast<G>(team.template most<double>(sums, [&](int thread) {
-    Most<T> own{logits, load(logits[0])};
-    for_own_columns<T, Team>(thread, columns, own);
-    return static_cast<double>(own.total);
+    // A thread without columns of its own has the first one's, and no share of the sum.
+    PowersSoFar<T> powers{load(logits[0]), 0.0};
+    for_own_packs<T, Team>(thread, logits, columns, powers);
+    own[thread] = powers;
+    return static_cast<double>(own[thread].most);
   }));
-  return sum_of_columns<T>(team, sums, columns, AddPowers<T>{logits, most, 0.0});
+  return team.template sum<double>(sums, [&](int thread) {
+    const PowersSoFar<T>& of_thread = own[thread];
+    // Most threads of a row that is no number have a largest all the same.
+    const double share =
+        of_thread.most == most ? 1.0 : static_cast<double>(Powers<T>(most)(of_thread.most));
+    return of_thread.total * share;
+  });
 }
 
 template <typename T>
@@ -104,9 +142,9 @@ struct CrossEntropy {
     });
     if (!write_gradient) return;
     team.wait();  // the target's logit is read
-    for_columns<T>(team, vocabulary,
-                   WritePowers<T>{own, own, most, static_cast<G>(scale / total), target,
-                                  -static_cast<G>(scale)});
+    const WritePowers<T> powers{own, Powers<T>(most), static_cast<G>(scale / total), target,
+                                -static_cast<G>(scale)};
+    team.each_thread([&](int thread) { for_own_packs<T, Team>(thread, own, vocabulary, powers); });
   }
 };
 
@@ -183,10 +221,11 @@ struct LogitGradient {
     const G factor = static_cast<G>(log_sum_gradients[row] *
                                     Kokkos::exp(static_cast<double>(shift) - log_sums[row]));
     T* const out = gradient + row * piece.width;
-    for_columns<T>(
-        team, piece.columns,
-        WritePowers<T>{logits + row * piece.width, out, shift, factor, targets[row] - piece.first,
-                       static_cast<G>(target_gradients[row])});
+    const WritePowers<T> powers{out, Powers<T>(shift), factor, targets[row] - piece.first,
+                                static_cast<G>(target_gradients[row])};
+    team.each_thread([&](int thread) {
+      for_own_packs<T, Team>(thread, logits + row * piece.width, piece.columns, powers);
+    });
     for_columns<T>(team, piece.width - piece.columns, ClearPadding<T>{out + piece.columns});
   }
 };
@@ -261,7 +300,7 @@ void cross_entropy(const Place& place, ElementType type, void* logits, const std
                    double scale, bool write_gradient, double* row_losses, double* loss,
                    std::int64_t rows, std::int64_t vocabulary) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    for_teams<row_groups>(
+    for_teams<row_groups, resident_rows>(
         space, rows, shared_bytes<double>(row_groups),
         CrossEntropy<T>{static_cast<T*>(logits), targets, scale, write_gradient, row_losses,
                         vocabulary, std::numeric_limits<double>::quiet_NaN()});
@@ -274,7 +313,7 @@ void logit_statistics(const Place& place, ElementType type, const void* logits,
                       const std::int64_t* targets, const VocabularyPiece& piece, double* log_sums,
                       double* target_logits, std::int64_t rows) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    for_teams<row_groups>(
+    for_teams<row_groups, resident_rows>(
         space, rows, shared_bytes<double>(row_groups),
         LogitStatistics<T>{static_cast<const T*>(logits), targets, piece, log_sums, target_logits,
                            -std::numeric_limits<double>::infinity()});
@@ -286,7 +325,7 @@ void logit_gradient(const Place& place, ElementType type, const void* logits,
                     const double* log_sums, const double* log_sum_gradients,
                     const double* target_gradients, void* gradient, std::int64_t rows) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    for_teams<row_groups>(
+    for_teams<row_groups, resident_rows>(
         space, rows, 0,
         LogitGradient<T>{static_cast<const T*>(logits), targets, piece, log_sums, log_sum_gradients,
                          target_gradients, static_cast<T*>(gradient)});

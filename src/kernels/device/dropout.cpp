@@ -1,5 +1,6 @@
 #include "kernels/device/dropout.hpp"
 
+#include "kernels/device/combine.hpp"
 #include "kernels/device/random_words.hpp"
 #include "kernels/device/spaces.hpp"
 
@@ -21,13 +22,15 @@ struct DropoutAdd {
   KOKKOS_FUNCTION void add(std::int64_t first, std::int64_t sample, std::int64_t in_sample) const {
     using G = Accumulation<T>;
     Values<G, count> values;
-    read<count>(x + first, values);
-    const std::int64_t number = dropout.threshold == 0 ? 0 : samples[sample];
-    drop<count>(dropout, number, in_sample, values);
+    const auto fetched = fetch<count>(x + first);
+    // Without one something that is there, and is not looked at.
+    const auto base = fetch<count>((residual == nullptr ? x : residual) + first);
+    unpack<count>(fetched, values);
+    drop<count>(dropout, samples[sample], in_sample, values);
     if (residual != nullptr) {
-      Values<G, count> base;
-      read<count>(residual + first, base);
-      for (int i = 0; i < count; ++i) values[i] = base[i] + values[i];
+      Values<G, count> sums;
+      unpack<count>(base, sums);
+      for (int i = 0; i < count; ++i) values[i] = sums[i] + values[i];
     }
     write<count>(out + first, values);
   }
@@ -47,17 +50,44 @@ struct DropoutAdd {
   }
 };
 
+// Of nothing that is dropped.
+template <typename T>
+struct Sum {
+  const T* residual;
+  const T* x;
+  T* out;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) const {
+    Values<Accumulation<T>, count> values;
+    Values<Accumulation<T>, count> sums;
+    const auto fetched = fetch<count>(x + first);
+    const auto base = fetch<count>(residual + first);
+    unpack<count>(fetched, values);
+    unpack<count>(base, sums);
+    for (int i = 0; i < count; ++i) sums[i] = sums[i] + values[i];
+    write<count>(out + first, sums);
+  }
+};
+
 }  // namespace
 
 void dropout_add(const Place& place, ElementType type, const void* residual, const void* x,
                  void* out, const Dropout& dropout, const std::int64_t* samples,
                  std::int64_t elements, std::int64_t elements_per_sample) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
+    const auto* const from = static_cast<const T*>(x);
+    auto* const to = static_cast<T*>(out);
+    if (dropout.threshold == 0) {
+      if (residual == nullptr) return combine<T, T>(space, x, out, elements, /*accumulate=*/false);
+      return elementwise<pack<T>>(space, elements,
+                                  Sum<T>{static_cast<const T*>(residual), from, to});
+    }
     // Whole groups of four random words.
     constexpr int width = pack<T> < 4 ? 4 : pack<T>;
     elementwise<width>(space, elements,
-                       DropoutAdd<T>{static_cast<const T*>(residual), static_cast<const T*>(x),
-                                     static_cast<T*>(out), dropout, samples, elements_per_sample});
+                       DropoutAdd<T>{static_cast<const T*>(residual), from, to, dropout, samples,
+                                     elements_per_sample});
   });
 }
 

@@ -22,47 +22,82 @@ struct alignas(16) Bytes16 {
   std::uint32_t words[4];
 };
 
+KOKKOS_INLINE_FUNCTION bool has_packs(const void* place) {
+  return reinterpret_cast<std::uintptr_t>(place) % 16 == 0;
+}
+
+// Elements that are on their way: nothing waits for them before they are unpacked, so that several
+// of these take as long as one.
+template <typename T, int count>
+struct alignas(count * sizeof(T) % 16 == 0 ? 16 : alignof(T)) Fetched {
+  T elements[static_cast<std::size_t>(count)];
+};
+
+// Whole packs at a place that has them.
+template <int count, typename T>
+KOKKOS_FUNCTION Fetched<T, count> fetch_packs(const T* place) {
+  static_assert(count % pack<T> == 0);
+  Fetched<T, count> fetched;
+  GARONNE_UNROLLED
+  for (int first = 0; first < count; first += pack<T>) {
+#ifdef __CUDA_ARCH__
+    const Bytes16 bytes = *reinterpret_cast<const Bytes16*>(place + first);
+    memcpy(fetched.elements + first, &bytes, 16);
+#else
+    std::memcpy(fetched.elements + first, place + first, 16);
+#endif
+  }
+  return fetched;
+}
+
 // Elements [0, count) at `place`, in one access for each 16 bytes where the address allows it.
 template <int count, typename T>
-KOKKOS_FUNCTION void read(const T* place, Values<Accumulation<T>, count>& values) {
-  constexpr int piece = pack<T>;
-  if constexpr (count % piece == 0) {
-    if (reinterpret_cast<std::uintptr_t>(place) % 16 == 0) {
-      for (int first = 0; first < count; first += piece) {
-        Values<T, piece> elements;
-#ifdef __CUDA_ARCH__
-        const Bytes16 bytes = *reinterpret_cast<const Bytes16*>(place + first);
-        memcpy(elements, &bytes, 16);
-#else
-        std::memcpy(elements, place + first, 16);
-#endif
-        for (int i = 0; i < piece; ++i) values[first + i] = load(elements[i]);
-      }
-      return;
-    }
+KOKKOS_FUNCTION Fetched<T, count> fetch(const T* place) {
+  if constexpr (count % pack<T> == 0) {
+    if (has_packs(place)) return fetch_packs<count>(place);
   }
-  for (int i = 0; i < count; ++i) values[i] = load(place[i]);
+  Fetched<T, count> fetched;
+  GARONNE_UNROLLED
+  for (int i = 0; i < count; ++i) fetched.elements[i] = place[i];
+  return fetched;
+}
+
+template <int count, typename T>
+KOKKOS_FUNCTION void unpack(const Fetched<T, count>& fetched,
+                            Values<Accumulation<T>, count>& values) {
+  GARONNE_UNROLLED
+  for (int i = 0; i < count; ++i) values[i] = load(fetched.elements[i]);
+}
+
+template <int count, typename T>
+KOKKOS_FUNCTION void read(const T* place, Values<Accumulation<T>, count>& values) {
+  unpack<count>(fetch<count>(place), values);
+}
+
+template <int count, typename T>
+KOKKOS_FUNCTION void write_packs(T* place, const Values<Accumulation<T>, count>& values) {
+  static_assert(count % pack<T> == 0);
+  Fetched<T, count> elements;
+  GARONNE_UNROLLED
+  for (int i = 0; i < count; ++i) store(elements.elements[i], values[i]);
+  GARONNE_UNROLLED
+  for (int first = 0; first < count; first += pack<T>) {
+#ifdef __CUDA_ARCH__
+    Bytes16 bytes;
+    memcpy(&bytes, elements.elements + first, 16);
+    *reinterpret_cast<Bytes16*>(place + first) = bytes;
+#else
+    std::memcpy(place + first, elements.elements + first, 16);
+#endif
+  }
 }
 
 template <int count, typename T>
 KOKKOS_FUNCTION void write(T* place, const Values<Accumulation<T>, count>& values) {
-  constexpr int piece = pack<T>;
-  if constexpr (count % piece == 0) {
-    if (reinterpret_cast<std::uintptr_t>(place) % 16 == 0) {
-      for (int first = 0; first < count; first += piece) {
-        Values<T, piece> elements;
-        for (int i = 0; i < piece; ++i) store(elements[i], values[first + i]);
-#ifdef __CUDA_ARCH__
-        Bytes16 bytes;
-        memcpy(&bytes, elements, 16);
-        *reinterpret_cast<Bytes16*>(place + first) = bytes;
-#else
-        std::memcpy(place + first, elements, 16);
-#endif
-      }
-      return;
-    }
+  if constexpr (count % pack<T> == 0) {
+    if (has_packs(place)) return write_packs<count>(place, values);
   }
+  GARONNE_UNROLLED
   for (int i = 0; i < count; ++i) store(place[i], values[i]);
 }
 
@@ -70,15 +105,19 @@ template <int width, typename Function>
 struct Elementwise {
   Function function;
   std::int64_t n;
+  int rounds;  // of a team
 
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t block) const {
     team.each(Team::threads, [&](int thread) {
-      const std::int64_t first = (block * Team::threads + thread) * width;
-      if (first + width <= n) {
-        function.template at<width>(first);
-      } else {
-        for (std::int64_t i = first; i < n; ++i) function.template at<1>(i);
+      constexpr std::int64_t elements = std::int64_t{Team::threads} * width;
+      std::int64_t first = block * rounds * elements + thread * width;
+      for (int round = 0; round < rounds; ++round, first += elements) {
+        if (first + width <= n) {
+          function.template at<width>(first);
+        } else {
+          for (std::int64_t i = first; i < n; ++i) function.template at<1>(i);
+        }
       }
     });
   }
@@ -90,8 +129,13 @@ template <int width, typename Space, typename Function>
 void elementwise(const Space& space, std::int64_t n, const Function& function) {
   constexpr int groups = 8;
   constexpr std::int64_t elements = groups * lanes_of_group * width;
-  for_teams<groups>(space, (n + elements - 1) / elements, 0,
-                    Elementwise<width, Function>{function, n});
+  // Where there are teams enough for any GPU, longer ones spend less on beginning.
+  constexpr std::int64_t many_teams = 1024;
+  const int rounds = n >= 4 * many_teams * elements ? 4 : 1;
+  const std::int64_t of_team = rounds * elements;
+  constexpr unsigned resident = 4;
+  for_teams<groups, resident>(space, (n + of_team - 1) / of_team, 0,
+                              Elementwise<width, Function>{function, n, rounds});
 }
 
 }  // namespace garonne::kernels::device

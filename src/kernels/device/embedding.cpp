@@ -4,6 +4,8 @@
 #include "kernels/device/row.hpp"
 #include "kernels/device/spaces.hpp"
 
+#include <algorithm>
+
 namespace garonne::kernels::device {
 
 namespace {
@@ -82,17 +84,57 @@ struct Contributions {
   std::int64_t sequence;
   std::int64_t hidden;
 
-  // sums += columns [column, column + count) of a row.
-  template <int count>
-  KOKKOS_FUNCTION void add(std::int64_t row, std::int64_t column,
+  // sums += columns [column, column + count) of `n` rows, row_of(0), row_of(1), … in this order;
+  // some are read at once.
+  template <int count, typename RowOf>
+  KOKKOS_FUNCTION void add(std::int64_t n, const RowOf& row_of, std::int64_t column,
                            Values<Accumulation<T>, count>& sums) const {
+    constexpr int at_once = 8;
+    for (std::int64_t first = 0; first < n; first += at_once) {
+      std::int64_t rows[at_once];
+      Fetched<T, count> fetched[at_once];
+      GARONNE_UNROLLED
+      for (int i = 0; i < at_once; ++i) {
+        if (first + i >= n) continue;
+        rows[i] = row_of(first + i);
+        fetched[i] = fetch_row<count>(rows[i], column);
+      }
+      GARONNE_UNROLLED
+      for (int i = 0; i < at_once; ++i) {
+        if (first + i < n) add_row<count>(rows[i], column, fetched[i], sums);
+      }
+    }
+  }
+
+  // Four elements of bfloat16 are half a pack.
+  template <int count>
+  KOKKOS_FUNCTION Fetched<T, count> fetch_row(std::int64_t row, std::int64_t column) const {
+    const T* const place = gradient_out + row * hidden + column;
+#ifdef __CUDA_ARCH__
+    if constexpr (count * sizeof(T) == sizeof(uint2)) {
+      if (reinterpret_cast<std::uintptr_t>(place) % sizeof(uint2) == 0) {
+        Fetched<T, count> fetched;
+        const uint2 bytes = *reinterpret_cast<const uint2*>(place);
+        memcpy(fetched.elements, &bytes, sizeof(bytes));
+        return fetched;
+      }
+    }
+#endif
+    return fetch<count>(place);
+  }
+
+  template <int count>
+  KOKKOS_FUNCTION void add_row(std::int64_t row, std::int64_t column,
+                               const Fetched<T, count>& fetched,
+                               Values<Accumulation<T>, count>& sums) const {
     Values<Accumulation<T>, count> values;
-    read<count>(gradient_out + row * hidden + column, values);
+    unpack<count>(fetched, values);
     if (dropout.threshold != 0) {
       const std::int64_t global_row = dropout.first_element / hidden + row;
       drop<count>(dropout, samples[global_row / sequence], global_row % sequence * hidden + column,
                   values);
     }
+    GARONNE_UNROLLED
     for (int i = 0; i < count; ++i) sums[i] = sums[i] + values[i];
   }
 };
@@ -102,11 +144,29 @@ constexpr int columns_of_thread = 4;
 constexpr int table_groups = 8;
 constexpr std::int64_t columns_of_team = table_groups * lanes_of_group * columns_of_thread;
 
-// The team of the row where a token is met first adds up all rows of the token, in their order.
+// A team has some rows of the table, looks through all tokens for theirs, and adds up what belongs
+// to each in the order of the rows.
 template <typename T>
 struct TokenGradient {
-  static constexpr int masks_at_once = 32;
+  static constexpr int masks_at_once = 128;
   static constexpr std::int64_t rows_at_once = masks_at_once * lanes_of_group;
+  static constexpr int most_rows_of_team = 64;
+
+  // What the threads of a team share.
+  struct Found {
+    std::uint32_t masks[masks_at_once];
+    std::uint16_t rows[rows_at_once];  // where there is a token of the team, after the first of all
+    std::uint16_t next[rows_at_once];  // the place of the next row of the same token
+    std::uint8_t tokens[rows_at_once];
+    std::uint16_t first[most_rows_of_team];
+    std::uint16_t last[most_rows_of_team];
+    int counts[most_rows_of_team];
+    std::uint8_t present[most_rows_of_team];
+    int present_count;
+  };
+  static constexpr int scratch_bytes = shared_bytes<Found>(1);
+  // Tokens whose first rows are read at once: most have no other.
+  static constexpr int tokens_at_once = 4;
 
   Contributions<T> contributions;
   const std::int64_t* tokens;
@@ -115,62 +175,97 @@ struct TokenGradient {
   std::int64_t first_token;
   std::int64_t table_rows;
   std::int64_t tiles;  // of a row
+  int rows_of_team;
 
-  // Which of rows [first, end) have the token; for all threads to see.
-  template <typename Team>
-  KOKKOS_FUNCTION void look(const Team& team, std::int64_t token, std::int64_t first,
-                            std::int64_t end, std::uint32_t* masks) const {
-    team.wait();  // until nobody reads the last ones
-    team.ballots(masks, masks_at_once,
-                 [&](int i) { return first + i < end && tokens[first + i] == token; });
-    team.wait();
-  }
-
-  template <typename Team>
-  KOKKOS_FUNCTION bool met_before(const Team& team, std::int64_t row, std::uint32_t* masks) const {
-    for (std::int64_t end = row; end > 0; end -= rows_at_once) {
-      const std::int64_t first = Kokkos::max<std::int64_t>(end - rows_at_once, 0);
-      look(team, tokens[row], first, end, masks);
-      for (int mask = 0; mask < masks_at_once; ++mask) {
-        if (masks[mask] != 0) return true;
-      }
-    }
-    return false;
-  }
-
-  template <int count>
-  KOKKOS_FUNCTION void add_rows(std::int64_t first, const std::uint32_t* masks, std::int64_t column,
-                                Accumulation<T>* place) const {
-    Values<Accumulation<T>, count> sums;
-    read<count>(place, sums);
+  // By one thread: the rows of each token as a chain.
+  KOKKOS_FUNCTION void chain(Found& found) const {
+    for (int token = 0; token < rows_of_team; ++token) found.counts[token] = 0;
+    int place = 0;
+    int present = 0;
     for (int mask = 0; mask < masks_at_once; ++mask) {
-      std::uint32_t bits = masks[mask];
-      for (std::int64_t row = first + mask * lanes_of_group; bits != 0; ++row, bits >>= 1U) {
-        if ((bits & 1U) != 0) contributions.template add<count>(row, column, sums);
+      std::uint32_t bits = found.masks[mask];
+      for (int row = mask * lanes_of_group; bits != 0; ++row, bits >>= 1U) {
+        if ((bits & 1U) == 0) continue;
+        const int token = found.tokens[row];
+        found.rows[place] = static_cast<std::uint16_t>(row);
+        if (found.counts[token]++ == 0) {
+          found.first[token] = static_cast<std::uint16_t>(place);
+          found.present[present++] = static_cast<std::uint8_t>(token);
+        } else {
+          found.next[found.last[token]] = static_cast<std::uint16_t>(place);
+        }
+        found.last[token] = static_cast<std::uint16_t>(place++);
       }
     }
-    write<count>(place, sums);
+    found.present_count = present;
+  }
+
+  // Columns [column, column + count) of the tokens present[first], … .
+  template <int count>
+  KOKKOS_FUNCTION void add_tokens(const Found& found, int first, std::int64_t first_row,
+                                  Accumulation<T>* column_of_table, std::int64_t column) const {
+    using G = Accumulation<T>;
+    using Sums = Values<G, count>;
+    Sums sums[tokens_at_once];
+    Fetched<T, count> fetched[tokens_at_once];
+    const int there = Kokkos::min(tokens_at_once, found.present_count - first);
+    const auto place = [&](int i) {
+      return column_of_table + found.present[first + i] * contributions.hidden;
+    };
+    const auto row_of = [&](int entry) { return first_row + found.rows[entry]; };
+    GARONNE_UNROLLED
+    for (int i = 0; i < tokens_at_once; ++i) {
+      if (i >= there) continue;
+      read<count>(place(i), sums[i]);
+      fetched[i] = contributions.template fetch_row<count>(
+          row_of(found.first[found.present[first + i]]), column);
+    }
+    GARONNE_UNROLLED
+    for (int i = 0; i < tokens_at_once; ++i) {
+      if (i >= there) continue;
+      const int token = found.present[first + i];
+      int entry = found.first[token];
+      contributions.template add_row<count>(row_of(entry), column, fetched[i], sums[i]);
+      contributions.template add<count>(
+          found.counts[token] - 1,
+          [&](std::int64_t) {
+            entry = found.next[entry];
+            return row_of(entry);
+          },
+          column, sums[i]);
+      write<count>(place(i), sums[i]);
+    }
   }
 
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t index) const {
-    const std::int64_t row = index / tiles;
-    const std::int64_t token = tokens[row] - first_token;
-    if (token < 0 || token >= table_rows) return;
-    std::uint32_t* const masks = team.template shared<std::uint32_t>(masks_at_once);
-    if (met_before(team, row, masks)) return;
+    Found& found = *team.template shared<Found>(1);
     const std::int64_t hidden = contributions.hidden;
-    const std::int64_t begin = index % tiles * columns_of_team;
-    for (std::int64_t first = row; first < rows; first += rows_at_once) {
-      look(team, tokens[row], first, rows, masks);
+    const std::int64_t begin = index / tiles * rows_of_team;  // of the table
+    const std::int64_t end = Kokkos::min(table_rows, begin + rows_of_team);
+    const std::int64_t first_column = index % tiles * columns_of_team;
+    for (std::int64_t first = 0; first < rows; first += rows_at_once) {
+      team.wait();  // until nobody reads the last ones
+      team.ballots(found.masks, masks_at_once, [&](int i) {
+        if (first + i >= rows) return false;
+        const std::int64_t token = tokens[first + i] - first_token;
+        if (token < begin || token >= end) return false;
+        found.tokens[i] = static_cast<std::uint8_t>(token - begin);
+        return true;
+      });
+      team.wait();
+      team.each(1, [&](int) { chain(found); });
+      team.wait();
       team.each(Team::threads, [&](int thread) {
-        const std::int64_t column = begin + thread * columns_of_thread;
-        Accumulation<T>* const place = table + token * hidden + column;
-        if (column + columns_of_thread <= hidden) {
-          add_rows<columns_of_thread>(first, masks, column, place);
-        } else {
-          for (std::int64_t j = column; j < hidden; ++j)
-            add_rows<1>(first, masks, j, place + (j - column));
+        const std::int64_t column = first_column + thread * columns_of_thread;
+        Accumulation<T>* const place = table + begin * hidden + column;
+        for (int token = 0; token < found.present_count; token += tokens_at_once) {
+          if (column + columns_of_thread <= hidden) {
+            add_tokens<columns_of_thread>(found, token, first, place, column);
+          } else {
+            for (std::int64_t j = column; j < hidden; ++j)
+              add_tokens<1>(found, token, first, place + (j - column), j);
+          }
         }
       });
     }
@@ -193,8 +288,9 @@ struct PositionGradient {
     Values<Accumulation<T>, count> sums;
     read<count>(place, sums);
     const std::int64_t first = (position - first_row % sequence + sequence) % sequence;
-    for (std::int64_t row = first; row < rows; row += sequence)
-      contributions.template add<count>(row, column, sums);
+    const std::int64_t n = first < rows ? (rows - first + sequence - 1) / sequence : 0;
+    contributions.template add<count>(
+        n, [&](std::int64_t i) { return first + i * sequence; }, column, sums);
     write<count>(place, sums);
   }
 
@@ -223,10 +319,15 @@ void add_token_rows(const Space& space, const Contributions<T>& contributions,
                     const std::int64_t* tokens, void* table, std::int64_t rows,
                     std::int64_t first_token, std::int64_t table_rows) {
   const std::int64_t tiles = (contributions.hidden + columns_of_team - 1) / columns_of_team;
+  // As many teams as a GPU carries out at once: each looks through all tokens.
+  constexpr std::int64_t teams_at_once = 1024;
+  const auto rows_of_team = static_cast<int>(std::clamp<std::int64_t>(
+      (table_rows + teams_at_once - 1) / teams_at_once, 1, TokenGradient<T>::most_rows_of_team));
+  const std::int64_t teams = (table_rows + rows_of_team - 1) / rows_of_team * tiles;
   for_teams<table_groups>(
-      space, rows * tiles, shared_bytes<std::uint32_t>(TokenGradient<T>::masks_at_once),
+      space, teams, TokenGradient<T>::scratch_bytes,
       TokenGradient<T>{contributions, tokens, static_cast<Accumulation<T>*>(table), rows,
-                       first_token, table_rows, tiles});
+                       first_token, table_rows, tiles, rows_of_team});
 }
 
 }  // namespace

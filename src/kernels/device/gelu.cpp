@@ -27,7 +27,7 @@ struct GeluForward {
       const G value = values[i];
       const G inner = static_cast<G>(gelu_factor) * value *
                       (G{1} + static_cast<G>(gelu_cubic) * (value * value));
-      values[i] = value / (G{1} + exponential(inner));
+      values[i] = Rounded<T>::quotient(value, G{1} + Rounded<T>::exponential(inner));
     }
     write<count>(y + first, values);
   }
@@ -44,8 +44,10 @@ struct GeluBackward {
     using G = Accumulation<T>;
     Values<G, count> values;
     Values<G, count> gradients;
-    read<count>(x + first, values);
-    read<count>(gradient_y + first, gradients);
+    const auto fetched_values = fetch<count>(x + first);
+    const auto fetched_gradients = fetch<count>(gradient_y + first);
+    unpack<count>(fetched_values, values);
+    unpack<count>(fetched_gradients, gradients);
     for (int i = 0; i < count; ++i) {
       const G value = values[i];
       const G square = value * value;
@@ -53,8 +55,8 @@ struct GeluBackward {
           static_cast<G>(gelu_factor) * value * (G{1} + static_cast<G>(gelu_cubic) * square);
       const G slope =
           static_cast<G>(gelu_factor) * (G{1} + static_cast<G>(3.0 * gelu_cubic) * square);
-      const G power = exponential(inner);
-      const G sigmoid = G{1} / (G{1} + power);
+      const G power = Rounded<T>::exponential(inner);
+      const G sigmoid = Rounded<T>::quotient(G{1}, G{1} + power);
       gradients[i] = gradients[i] * sigmoid * (G{1} - value * slope * (power * sigmoid));
     }
     write<count>(gradient_x + first, gradients);

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "kernels/device/column_block_sums.hpp"
 #include "kernels/device/column_sum.hpp"
+#include "kernels/device/own_row.hpp"
 #include "kernels/device/row.hpp"
 #include "kernels/device/spaces.hpp"
 #include "kernels/row_partitions.hpp"
@@ -90,6 +91,70 @@ struct Forward {
     const G inverse = G{1} / Kokkos::sqrt(squares * share + epsilon);
     for_columns<T>(team, hidden, Normalise<T>{from, gain, bias, y + row * hidden, center, inverse});
     team.each(1, [&](int) {
+      if (mean != nullptr) mean[row] = center;
+      if (inverse_deviation != nullptr) inverse_deviation[row] = inverse;
+    });
+  }
+};
+
+// The same with the row in registers.
+template <typename T>
+struct OwnForward {
+  using G = Accumulation<T>;
+
+  const T* x;
+  const T* gain;
+  const T* bias;
+  G epsilon;
+  T* y;
+  G* mean;
+  G* inverse_deviation;
+  int hidden;
+
+  template <typename Span>
+  KOKKOS_FUNCTION void of_row(const Span& span, G* sums, std::int64_t row) const {
+    using Own = OwnRow<T, Span::threads>;
+    using Pack = Values<G, Own::width>;
+    PerThread<Own, Span::threads> own;
+    const G share = G{1} / static_cast<G>(hidden);
+    const G center = share * span.template sum<G>(sums, [&](int thread) {
+      own[thread].fetch(x + row * hidden, hidden, thread);
+      G total = 0;
+      Own::visit(hidden, thread, [&](int i, int) {
+        Pack values;
+        own[thread].values(i, values);
+        for (int j = 0; j < Own::width; ++j) total = total + values[j];
+      });
+      return total;
+    });
+    const G squares = span.template sum<G>(sums, [&](int thread) {
+      G total = 0;
+      Own::visit(hidden, thread, [&](int i, int) {
+        Pack values;
+        own[thread].values(i, values);
+        for (int j = 0; j < Own::width; ++j) {
+          const G deviation = values[j] - center;
+          total = total + deviation * deviation;
+        }
+      });
+      return total;
+    });
+    const G inverse = G{1} / Kokkos::sqrt(squares * share + epsilon);
+    span.each_thread([&](int thread) {
+      Own::visit(hidden, thread, [&](int i, int first) {
+        const auto fetched_gains = fetch_packs<Own::width>(gain + first);
+        const auto fetched_biases = fetch_packs<Own::width>(bias + first);
+        Pack values;
+        Pack gains;
+        Pack biases;
+        own[thread].values(i, values);
+        unpack<Own::width>(fetched_gains, gains);
+        unpack<Own::width>(fetched_biases, biases);
+        for (int j = 0; j < Own::width; ++j)
+          values[j] = (values[j] - center) * inverse * gains[j] + biases[j];
+        write_packs<Own::width>(y + row * hidden + first, values);
+      });
+      if (thread != 0) return;
       if (mean != nullptr) mean[row] = center;
       if (inverse_deviation != nullptr) inverse_deviation[row] = inverse;
     });
@@ -195,6 +260,82 @@ struct InputGradient {
   }
 };
 
+// The same with the rows in registers.
+template <typename T>
+struct OwnInputGradient {
+  using G = Accumulation<T>;
+
+  const T* gradient_y;
+  const T* x;
+  const T* gain;
+  const G* mean;
+  const G* inverse_deviation;
+  T* gradient_x;
+  bool accumulate;
+  int hidden;
+
+  template <typename Span>
+  KOKKOS_FUNCTION void of_row(const Span& span, G* sums, std::int64_t row) const {
+    using Own = OwnRow<T, Span::threads>;
+    using Pack = Values<G, Own::width>;
+    PerThread<Own, Span::threads> given;
+    PerThread<Own, Span::threads> from;
+    PerThread<Own, Span::threads> gains;
+    PerThread<Own, Span::threads> before;
+    T* const result = gradient_x + row * hidden;
+    const G share = G{1} / static_cast<G>(hidden);
+    const G center = mean[row];
+    const G inverse = inverse_deviation[row];
+    const G sum = share * span.template sum<G>(sums, [&](int thread) {
+      given[thread].fetch(gradient_y + row * hidden, hidden, thread);
+      from[thread].fetch(x + row * hidden, hidden, thread);
+      if (accumulate) before[thread].fetch(result, hidden, thread);
+      gains[thread].fetch(gain, hidden, thread);
+      G total = 0;
+      Own::visit(hidden, thread, [&](int i, int) {
+        Pack gradients;
+        Pack factors;
+        given[thread].values(i, gradients);
+        gains[thread].values(i, factors);
+        for (int j = 0; j < Own::width; ++j) total = total + gradients[j] * factors[j];
+      });
+      return total;
+    });
+    const G product = share * inverse * span.template sum<G>(sums, [&](int thread) {
+      G total = 0;
+      Own::visit(hidden, thread, [&](int i, int) {
+        Pack gradients;
+        Pack factors;
+        Pack values;
+        given[thread].values(i, gradients);
+        gains[thread].values(i, factors);
+        from[thread].values(i, values);
+        for (int j = 0; j < Own::width; ++j)
+          total = total + gradients[j] * factors[j] * (values[j] - center);
+      });
+      return total;
+    });
+    span.each_thread([&](int thread) {
+      Own::visit(hidden, thread, [&](int i, int first) {
+        Pack gradients;
+        Pack factors;
+        Pack values;
+        Pack results;
+        given[thread].values(i, gradients);
+        gains[thread].values(i, factors);
+        from[thread].values(i, values);
+        if (accumulate) before[thread].values(i, results);
+        for (int j = 0; j < Own::width; ++j) {
+          const G normal = (values[j] - center) * inverse;
+          const G value = inverse * (gradients[j] * factors[j] - sum - normal * product);
+          results[j] = accumulate ? results[j] + value : value;
+        }
+        write_packs<Own::width>(result + first, results);
+      });
+    });
+  }
+};
+
 // Of the gradient times the normalised x, for the gain, and of the gradient, for the bias.
 template <typename T>
 struct ParameterTerms {
@@ -205,12 +346,35 @@ struct ParameterTerms {
   const G* mean;
   const G* inverse_deviation;
 
+  struct Terms {
+    Fetched<T, pack<T>> gradients;
+    Fetched<T, pack<T>> values;
+    G mean;
+    G inverse;
+  };
+
   KOKKOS_FUNCTION void add(std::int64_t at, std::int64_t row, std::int64_t, G& of_gain,
                            G& of_bias) const {
     const G gradient = load(gradient_y[at]);
     const G normal = (load(x[at]) - mean[row]) * inverse_deviation[row];
     of_gain += gradient * normal;
     of_bias += gradient;
+  }
+
+  KOKKOS_FUNCTION Terms fetch(std::int64_t at, std::int64_t row) const {
+    return {fetch_packs<pack<T>>(gradient_y + at), fetch_packs<pack<T>>(x + at), mean[row],
+            inverse_deviation[row]};
+  }
+  KOKKOS_FUNCTION void add(const Terms& terms, Values<G, pack<T>>& of_gain,
+                           Values<G, pack<T>>& of_bias) const {
+    Values<G, pack<T>> gradients;
+    Values<G, pack<T>> values;
+    unpack<pack<T>>(terms.gradients, gradients);
+    unpack<pack<T>>(terms.values, values);
+    for (int i = 0; i < pack<T>; ++i) {
+      of_gain[i] = of_gain[i] + gradients[i] * ((values[i] - terms.mean) * terms.inverse);
+      of_bias[i] = of_bias[i] + gradients[i];
+    }
   }
 };
 
@@ -221,6 +385,15 @@ void layer_norm_forward(const Place& place, ElementType type, const void* x, con
                         void* inverse_deviation, std::int64_t rows, std::int64_t hidden) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
     using G = Accumulation<T>;
+    if (are_packed<T>(hidden, x, gain, bias, y) &&
+        for_own_rows<T>(
+            space, rows, hidden,
+            OwnForward<T>{static_cast<const T*>(x), static_cast<const T*>(gain),
+                          static_cast<const T*>(bias), static_cast<G>(epsilon), static_cast<T*>(y),
+                          static_cast<G*>(mean), static_cast<G*>(inverse_deviation),
+                          static_cast<int>(hidden)})) {
+      return;
+    }
     for_teams<row_groups>(
         space, rows, shared_bytes<G>(row_groups),
         Forward<T>{static_cast<const T*>(x), static_cast<const T*>(gain),
@@ -244,21 +417,33 @@ void layer_norm_backward(const Place& place, ElementType type, const void* gradi
     const auto* const inverses = static_cast<const G*>(inverse_deviation);
     auto* const partial = static_cast<G*>(workspace);
     const std::int64_t partitions = row_partitions(rows);
+    const bool packed = are_packed<T>(hidden, gradient_y, x, gain, gradient_x, workspace);
     if (gradient_gain != nullptr) {
-      sum_column_blocks<2>(space, ParameterTerms<T>{given, from, means, inverses}, partial,
-                           partitions, rows, hidden);
+      const ParameterTerms<T> terms{given, from, means, inverses};
+      if (packed) {
+        sum_packed_column_blocks<2, T>(space, terms, partial, partitions, rows, hidden);
+      } else {
+        sum_column_blocks<2>(space, terms, partial, partitions, rows, hidden);
+      }
     }
     if (gradient_x != nullptr) {
-      for_teams<row_groups>(
-          space, rows, shared_bytes<G>(row_groups),
-          InputGradient<T>{given, from, static_cast<const T*>(gain), means, inverses,
-                           static_cast<T*>(gradient_x), accumulate_x, hidden});
+      auto* const result = static_cast<T*>(gradient_x);
+      const auto* const gains = static_cast<const T*>(gain);
+      const bool done =
+          packed && for_own_rows<T>(space, rows, hidden,
+                                    OwnInputGradient<T>{given, from, gains, means, inverses, result,
+                                                        accumulate_x, static_cast<int>(hidden)});
+      if (!done) {
+        for_teams<row_groups>(
+            space, rows, shared_bytes<G>(row_groups),
+            InputGradient<T>{given, from, gains, means, inverses, result, accumulate_x, hidden});
+      }
     }
     if (gradient_gain != nullptr) {
-      sum_columns(space, ColumnSum<G>{partial, static_cast<G*>(gradient_gain),
-                                      accumulate_parameters, partitions, hidden, 2 * hidden});
-      sum_columns(space, ColumnSum<G>{partial + hidden, static_cast<G*>(gradient_bias),
-                                      accumulate_parameters, partitions, hidden, 2 * hidden});
+      sum_columns(space, partial, static_cast<G*>(gradient_gain), accumulate_parameters, partitions,
+                  hidden, 2 * hidden);
+      sum_columns(space, partial + hidden, static_cast<G*>(gradient_bias), accumulate_parameters,
+                  partitions, hidden, 2 * hidden);
     }
   });
 }

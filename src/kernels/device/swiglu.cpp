@@ -22,10 +22,14 @@ struct ForwardColumns {
     using G = Accumulation<T>;
     Values<G, count> values;
     Values<G, count> factors;
-    read<count>(gates + first, values);
-    read<count>(ups + first, factors);
-    for (int i = 0; i < count; ++i)
-      values[i] = values[i] / (G{1} + exponential(-values[i])) * factors[i];
+    const auto fetched_values = fetch<count>(gates + first);
+    const auto fetched_factors = fetch<count>(ups + first);
+    unpack<count>(fetched_values, values);
+    unpack<count>(fetched_factors, factors);
+    for (int i = 0; i < count; ++i) {
+      const G power = Rounded<T>::exponential(-values[i]);
+      values[i] = Rounded<T>::quotient(values[i], G{1} + power) * factors[i];
+    }
     write<count>(y + first, values);
   }
 };
@@ -44,12 +48,15 @@ struct BackwardColumns {
     Values<G, count> gradients;
     Values<G, count> values;
     Values<G, count> factors;
-    read<count>(gradient_y + first, gradients);
-    read<count>(gates + first, values);
-    read<count>(ups + first, factors);
+    const auto fetched_gradients = fetch<count>(gradient_y + first);
+    const auto fetched_values = fetch<count>(gates + first);
+    const auto fetched_factors = fetch<count>(ups + first);
+    unpack<count>(fetched_gradients, gradients);
+    unpack<count>(fetched_values, values);
+    unpack<count>(fetched_factors, factors);
     for (int i = 0; i < count; ++i) {
       const G gate = values[i];
-      const G sigmoid = G{1} / (G{1} + exponential(-gate));
+      const G sigmoid = Rounded<T>::quotient(G{1}, G{1} + Rounded<T>::exponential(-gate));
       values[i] = gradients[i] * factors[i] * (sigmoid * (G{1} + gate * (G{1} - sigmoid)));
       factors[i] = gradients[i] * (gate * sigmoid);
     }

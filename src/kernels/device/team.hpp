@@ -14,9 +14,79 @@
 #include <cstdint>
 #include <type_traits>
 
+// Reads in such a loop are begun together.
+#ifdef __CUDA_ARCH__
+#define GARONNE_UNROLLED _Pragma("unroll")
+#else
+#define GARONNE_UNROLLED
+#endif
+
 namespace garonne::kernels::device {
 
 inline constexpr int lanes_of_group = 32;
+
+// A value of each thread, which it has in its registers from one sum of the team to the next.
+template <typename V, int threads>
+class PerThread {
+ public:
+#ifdef __CUDA_ARCH__
+  __device__ V& operator[](int) {
+    return value_;
+  }
+
+ private:
+  V value_;
+#else
+  V& operator[](int thread) {
+    return values_[thread];
+  }
+
+ private:
+  V values_[static_cast<std::size_t>(threads)];
+#endif
+};
+
+// One group of a team that takes work of its own and waits for no other; it has what kernels ask of
+// a team but for memory that is shared.
+class Group {
+ public:
+  static constexpr int groups = 1;
+  static constexpr int threads = lanes_of_group;
+
+  KOKKOS_FUNCTION explicit Group(int index) : index_(index) {}
+  KOKKOS_FUNCTION int index() const { return index_; }
+
+  // f(thread) for each of the group's.
+  template <typename F>
+  KOKKOS_FUNCTION void each_thread(const F& f) const {
+#ifdef __CUDA_ARCH__
+    f(static_cast<int>(threadIdx.x));
+#else
+    for (int lane = 0; lane < threads; ++lane) f(lane);
+#endif
+  }
+
+  // As Team::sum; the place is for teams.
+  template <typename G, typename F>
+  KOKKOS_FUNCTION G sum(G*, const F& of_thread) const {
+#ifdef __CUDA_ARCH__
+    G value = of_thread(static_cast<int>(threadIdx.x));
+    for (int half = lanes_of_group / 2; half > 0; half /= 2)
+      value = value + __shfl_xor_sync(0xFFFFFFFFU, value, half);
+    return value;
+#else
+    G lanes[lanes_of_group];
+    for (int lane = 0; lane < threads; ++lane) lanes[lane] = of_thread(lane);
+    for (int half = lanes_of_group / 2; half > 0; half /= 2) {
+      for (int lane = 0; lane < half; ++lane) lanes[lane] = lanes[lane] + lanes[lane + half];
+    }
+    return lanes[0];
+#endif
+  }
+
+ private:
+  int index_;
+};
 
 template <typename Member, int group_count>
 class Team {
@@ -36,6 +106,30 @@ class Team {
 #endif
   }
 
+  // f(thread) for each thread; who has it is who has it in sums, so that f may keep something in a
+  // PerThread.
+  template <typename F>
+  KOKKOS_FUNCTION void each_thread(const F& f) const {
+#ifdef __CUDA_ARCH__
+    f(thread());
+#else
+    for (int group = member_.team_rank(); group < groups; group += member_.team_size()) {
+      for (int lane = 0; lane < lanes_of_group; ++lane) f(group * lanes_of_group + lane);
+    }
+#endif
+  }
+
+  // f(group) for each group, all at the same time.
+  template <typename F>
+  KOKKOS_FUNCTION void each_group(const F& f) const {
+#ifdef __CUDA_ARCH__
+    f(Group(static_cast<int>(threadIdx.y)));
+#else
+    for (int group = member_.team_rank(); group < groups; group += member_.team_size())
+      f(Group(group));
+#endif
+  }
+
   // Everything that the team's threads wrote is seen by all of them.
   KOKKOS_FUNCTION void wait() const {
     member_.team_barrier();
@@ -52,6 +146,7 @@ class Team {
   template <typename Holds>
   KOKKOS_FUNCTION void ballots(std::uint32_t* masks, int count, const Holds& holds) const {
 #ifdef __CUDA_ARCH__
+#pragma unroll 4
     for (int mask = static_cast<int>(threadIdx.y); mask < count; mask += groups) {
       const int lane = static_cast<int>(threadIdx.x);
       const std::uint32_t bits = __ballot_sync(0xFFFFFFFFU, holds(mask * lanes_of_group + lane));
@@ -149,15 +244,16 @@ int team_size_of(const Space& space, int groups, int scratch_bytes) {
 }
 
 // Puts kernel(team, i) for i in [0, teams) into the space and returns: nothing is waited for,
-// nothing allocated. Every team has `scratch_bytes` that its threads share.
-template <int groups, typename Space, typename Kernel>
+// nothing allocated. Every team has `scratch_bytes` that its threads share. Threads get no more
+// registers than let `resident` teams be on a multiprocessor.
+template <int groups, unsigned resident = 1, typename Space, typename Kernel>
 void for_teams(const Space& space, std::int64_t teams, int scratch_bytes, const Kernel& kernel) {
   // A grid has at most 2^31 - 1 blocks.
   constexpr std::int64_t teams_at_once = std::int64_t{1} << 30;
   // On CUDA a kernel that is no light one goes through a buffer that launches share where it is
   // large: Kokkos holds the host for it, and by the time that a graph is carried out it is others'.
   using Policy = Kokkos::TeamPolicy<
-      Space, Kokkos::LaunchBounds<static_cast<unsigned>(groups * lanes_of_group), 1>,
+      Space, Kokkos::LaunchBounds<static_cast<unsigned>(groups * lanes_of_group), resident>,
       Kokkos::IndexType<int>, Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
 #ifdef KOKKOS_ENABLE_CUDA
   constexpr int lanes = std::is_same_v<Space, Kokkos::Cuda> ? lanes_of_group : 1;

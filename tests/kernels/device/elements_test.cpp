@@ -69,6 +69,10 @@ TEST(DeviceBias, GradientIsAddedUpInTheOrderOfCpus) {
       // Of few columns tiles are narrow, of so many wide.
       expect_bias_gradient(place, random_array(type, 130 * 2049, 3), 130, 2049);
       expect_bias_gradient(place, random_array(type, 20000 * 5, 3), 20000, 5);
+      // Of whole packs; more rows than a team has at once.
+      expect_bias_gradient(place, random_array(type, 65 * 1000, 3), 65, 1000);
+      expect_bias_gradient(place, random_array(type, 130 * 2056, 3), 130, 2056);
+      expect_bias_gradient(place, random_array(type, 40001 * 8, 3), 40001, 8);
     }
   }
 }
@@ -78,9 +82,11 @@ TEST(DeviceBias, GradientOfNumbersWhoseOrderIsSeen) {
   for (const device::Place& place : places()) {
     for (const ElementType type : all_types) {
       const std::int64_t rows = 4099;
-      Array given(type, rows * 3);
-      for (std::int64_t i = 0; i < given.count(); ++i) given.set(i, cycle[(i * 7 / 3) % 4]);
-      expect_bias_gradient(place, given, rows, 3);
+      for (const std::int64_t n : {3, 8}) {
+        Array given(type, rows * n);
+        for (std::int64_t i = 0; i < given.count(); ++i) given.set(i, cycle[(i * 7 / 3) % 4]);
+        expect_bias_gradient(place, given, rows, n);
+      }
     }
   }
 }

@@ -78,6 +78,11 @@ TEST(DeviceRmsNorm, IsTheCpusButForTheOrderOfSums) {
             expect_rms_norm(place, type, rows, hidden, accumulate);
         }
       }
+      // Rows for the registers of a team, of a large one, and of none.
+      for (const std::int64_t hidden : {2304, 5120, 16392}) {
+        for (const bool accumulate : {false, true})
+          expect_rms_norm(place, type, 3, hidden, accumulate);
+      }
     }
   }
 }

@@ -39,9 +39,17 @@ struct EmbeddingCase {
 };
 
 const EmbeddingCase embedding_cases[] = {
-    {1, 1, 1, 1, 0.0, 0},    {2, 31, 33, 40, 0.1, 0},  {3, 32, 32, 9, 0.1, 0},
-    {2, 33, 31, 5, 0.0, 0},  {3, 350, 8, 300, 0.2, 0}, {2, 550, 5, 3, 0.0, 0},
-    {1, 3, 1001, 7, 0.1, 0}, {1, 2, 2051, 7, 0.0, 0},  {2, 32, 12, 11, 0.1, 7},
+    {1, 1, 1, 1, 0.0, 0},
+    {2, 31, 33, 40, 0.1, 0},
+    {3, 32, 32, 9, 0.1, 0},
+    {2, 33, 31, 5, 0.0, 0},
+    {3, 350, 8, 300, 0.2, 0},
+    {2, 550, 5, 3, 0.0, 0},
+    {1, 3, 1001, 7, 0.1, 0},
+    {1, 2, 2051, 7, 0.0, 0},
+    {2, 32, 12, 11, 0.1, 7},
+    // A team has several rows of so large a table.
+    {3, 300, 9, 3001, 0.0, 0},
 };
 
 TEST(DeviceEmbedding, HasTheBitsOfCpus) {
@@ -131,9 +139,9 @@ TEST(DeviceEmbedding, GradientsAreAddedInTheOrderOfCpus) {
         }
       }
       // More rows than are looked through at once, of numbers whose order is seen.
-      const EmbeddingCase many{1, 1100, 3, 4, 0.0, 0};
+      const EmbeddingCase many{1, 9000, 3, 4, 0.0, 0};
       const double cycle[] = {1e8, 1, -1e8, 1};
-      Array given(type, 1100 * 3);
+      Array given(type, 9000 * 3);
       for (std::int64_t i = 0; i < given.count(); ++i) given.set(i, cycle[i * 7 / 3 % 4]);
       expect_embedding_gradients(place, type, many, given, false);
     }
@@ -261,36 +269,47 @@ TEST(DeviceLayerNorm, IsTheCpusButForTheOrderOfSums) {
         }
         expect_layer_norm(place, type, 33, hidden, false, true);
       }
+      // Rows for the registers of a team, of a large one, and of none.
+      for (const std::int64_t hidden : {2304, 5120, 16392}) {
+        for (const bool accumulate : {false, true})
+          expect_layer_norm(place, type, 3, hidden, accumulate, false);
+        expect_layer_norm(place, type, 2, hidden, false, true);
+      }
     }
   }
 }
 
 TEST(DeviceLayerNorm, SumsOfARowAreInTheDocumentedOrder) {
-  // Numbers whose order is seen; packs of 16 bytes go to 128 threads in turn.
+  // Numbers whose order is seen; packs of 16 bytes go to threads in turn: rows of whole packs to
+  // those of a group as long as it has the room, others to 128.
   const double cycle[] = {1e8, 1, -1e8, 1};
+  const std::pair<std::int64_t, int> cases[] = {{1001, 128}, {1000, 32}, {1024, 32}, {1028, 128}};
   for (const device::Place& place : places()) {
     for (const ElementType type : wide_types) {
-      const std::int64_t hidden = 1001;
-      Array x(type, hidden);
-      for (std::int64_t i = 0; i < hidden; ++i) x.set(i, cycle[i * 7 / 3 % 4]);
-      const std::size_t width = type == ElementType::Float32 ? 4 : 2;
-      const auto mean_in = [&]<typename G>(G) {
-        std::vector<G> threads(128, G{0});
-        for (std::size_t i = 0; i < 1001; ++i)
-          threads[i / width % 128] += static_cast<G>(x[static_cast<std::int64_t>(i)]);
-        return static_cast<double>(sum_of_threads(threads, 128) * (G{1} / G{1001}));
-      };
-      const Array gain(type, hidden, 1.0);
-      Array y(type, hidden);
-      Array mean(type, 1);
-      {
-        OnPlace out(place, y);
-        OnPlace means(place, mean);
-        device::layer_norm_forward(place, type, OnPlace(place, x).data(),
-                                   OnPlace(place, gain).data(), OnPlace(place, gain).data(),
-                                   epsilon, out.data(), means.data(), nullptr, 1, hidden);
+      for (const auto& [hidden, count] : cases) {
+        Array x(type, hidden);
+        for (std::int64_t i = 0; i < hidden; ++i) x.set(i, cycle[i * 7 / 3 % 4]);
+        const std::int64_t width = type == ElementType::Float32 ? 4 : 2;
+        const auto mean_in = [&, hidden = hidden, count = count]<typename G>(G) {
+          std::vector<G> threads(static_cast<std::size_t>(count), G{0});
+          for (std::int64_t i = 0; i < hidden; ++i)
+            threads[static_cast<std::size_t>(i / width % count)] += static_cast<G>(x[i]);
+          return static_cast<double>(sum_of_threads(threads, count) *
+                                     (G{1} / static_cast<G>(hidden)));
+        };
+        const Array gain(type, hidden, 1.0);
+        Array y(type, hidden);
+        Array mean(type, 1);
+        {
+          OnPlace out(place, y);
+          OnPlace means(place, mean);
+          device::layer_norm_forward(place, type, OnPlace(place, x).data(),
+                                     OnPlace(place, gain).data(), OnPlace(place, gain).data(),
+                                     epsilon, out.data(), means.data(), nullptr, 1, hidden);
+        }
+        EXPECT_EQ(mean[0], type == ElementType::Float32 ? mean_in(0.0F) : mean_in(0.0))
+            << name_of(place) << ", " << hidden;
       }
-      EXPECT_EQ(mean[0], type == ElementType::Float32 ? mean_in(0.0F) : mean_in(0.0));
     }
   }
 }
