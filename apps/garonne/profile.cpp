@@ -60,8 +60,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
         }
       }
       for (const std::string& key : exec::product_keys(setup.model, setup.declaration.precision)) {
-        if (!table.products.contains(key)) continue;  // one library makes all, as on a GPU
-        fmt::print("{:<44} {}\n", key, table.products[key].get<std::string>());
+        fmt::print("{:<44} {}\n", key, table.products.at(key).get<std::string>());
       }
       for (const auto& [disk, rates] : table.disks) {
         fmt::print(

@@ -31,11 +31,6 @@ constexpr double disagreement = 0.25;
 // Of the model's own: what was measured once stands beside them for other models.
 std::string products_text(const nn::Products& products, const nn::Model& model,
                           const nn::Declaration& declaration) {
-  if (declaration.device.is_gpu()) {
-    // What there is to say of them: they are the tensor library's.
-    return fmt::format("of the tensor library, rounded by train.products = {}",
-                       product_rounding_name(declaration.products));
-  }
   std::map<std::string, int> counts;
   const nlohmann::json chosen = products.to_json();
   for (const std::string& key : exec::product_keys(model, declaration.precision)) {
@@ -45,7 +40,10 @@ std::string products_text(const nn::Products& products, const nn::Model& model,
   std::string line;
   for (const auto& [name, count] : counts)
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
-  return line + " (chosen by measurement, choices.json)";
+  line += " (chosen by measurement, choices.json)";
+  if (!declaration.device.is_gpu()) return line;
+  return line + fmt::format(", rounded by train.products = {}",
+                            product_rounding_name(declaration.products));
 }
 
 // Of the last step of this rank.

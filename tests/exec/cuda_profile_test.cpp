@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/cuda_ranks.hpp"
+#include "exec/profile/product_choice.hpp"
 #include "exec/profile/profile.hpp"
 #include "exec/profile/timing.hpp"
 #include "nn/fields/field_model.hpp"
@@ -113,6 +114,48 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
     EXPECT_EQ(gpu.tier().live_bytes(), 0) << "nothing stays behind";
     EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
   }
+}
+
+// The libraries are those of the queue, whose kernels are the host's here.
+TEST(CudaProfile, EveryProductOfAGpuIsMeasuredOnceAndRecorded) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  const nn::Model model = small_text_model(declaration);
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+  plan::CostTable table = measured(model, declaration, &gpu);
+  const std::vector<std::string> keys = product_keys(model, declaration.precision);
+  EXPECT_EQ(keys.size(), 15U) << "of four linear layers and the head, three each";
+  EXPECT_EQ(table.products.size(), keys.size());
+  const DeviceKind kind = gpu.device().queue(Lane::Compute).device;
+  for (const std::string& key : keys) {
+    ASSERT_TRUE(table.products.contains(key)) << key;
+    const auto* library = nn::find_product_library(table.products.at(key).get<std::string>());
+    ASSERT_NE(library, nullptr) << key;
+    EXPECT_TRUE(library->works_on(kind)) << key;
+  }
+  // What was chosen stays, whatever would be the fastest now.
+  const std::string kept = keys.front();
+  table.products[kept] = "oneDNN";
+  const plan::CostTable before = table;
+  const MeasuredGpu where{&gpu.device(), &gpu.tier(), &gpu.staging()};
+  profile_model(
+      gpu.device().queue(Lane::Compute), model, declaration, table, [](int, int) { ADD_FAILURE(); },
+      &where);
+  EXPECT_EQ(plan::to_json(table), plan::to_json(before));
+}
+
+// The bias of a layer is added within the product, or takes time of its own.
+TEST(CudaProfile, ForwardProductsAreMeasuredWithTheBiasOfTheirNode) {
+  const nn::Model model = small_text_model(nn::Declaration());
+  int with_bias = 0;
+  for (const nn::ProductShape& shape : product_shapes(model, Precision::Float32)) {
+    const bool head = shape.outputs == text_vocabulary;
+    const bool forward = shape.form == nn::ProductForm::Forward;
+    EXPECT_EQ(shape.bias, forward && !head) << nn::product_key(shape);
+    with_bias += shape.bias ? 1 : 0;
+  }
+  EXPECT_EQ(with_bias, 4);
 }
 
 // Runs another node and sees the tokens that it is given.

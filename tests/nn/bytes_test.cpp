@@ -63,7 +63,7 @@ nlohmann::json products_of(const Model& model, Precision precision, const Produc
          {ProductForm::Forward, ProductForm::InputGradient, ProductForm::WeightGradient}) {
       const ProductShape shape{form, model.batch * model.sequence, parameter.shape[0],
                                parameter.shape[1], precision};
-      const auto candidates = product_candidates(shape);
+      const auto candidates = product_candidates(shape, DeviceKind::Cpu);
       const bool possible =
           std::find(candidates.begin(), candidates.end(), &wanted) != candidates.end();
       products.choose(shape, possible ? wanted : *product_libraries().front());

@@ -24,15 +24,11 @@ at::Tensor random_tensor(const Queue& queue, std::vector<std::int64_t> shape, at
 // What the nodes of a model multiply, each once.
 std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision precision);
 
-// Chooses the fastest library that takes no more than nodes declare for it. `roof` becomes the
-// operations a second of the fastest product where they are more.
+// Chooses the fastest library of the queue's device that takes no more than nodes declare for it.
+// `roof` becomes the operations a second of the fastest product where they are more. `gpu`: null on
+// processors.
 void choose_product(const Queue& queue, const nn::ProductShape& shape,
                     const nn::Declaration& declaration, DeviceTier& tier, nn::Products& products,
-                    double& roof);
-
-// Of a GPU, where one library makes all products: floating-point operations a second of the fastest
-// forward product of the model.
-double fastest_product(const Queue& queue, const nn::Model& model, Precision precision,
-                       const nn::Products& products, const MeasuredGpu& gpu);
+                    double& roof, const MeasuredGpu* gpu);
 
 }  // namespace garonne::exec

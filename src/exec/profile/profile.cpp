@@ -265,8 +265,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   DeviceTier& tier = gpu == nullptr ? *own : *gpu->tier;
   const DeviceScope scope(tier);
   nn::Products products = nn::Products::from_json(table.products);
-  std::vector<nn::ProductShape> shapes;
-  if (gpu == nullptr) shapes = product_shapes(model, declaration.precision);
+  std::vector<nn::ProductShape> shapes = product_shapes(model, declaration.precision);
   std::erase_if(shapes, [&](const nn::ProductShape& shape) { return products.has(shape); });
   std::vector<std::pair<std::size_t, int>> nodes;  // and the way in which they are kept
   std::set<std::string> seen;
@@ -281,12 +280,10 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   const int all = static_cast<int>(shapes.size() + nodes.size());
   int done = 0;
   for (const auto& shape : shapes) {
-    choose_product(queue, shape, declaration, tier, products, table.product_roof);
+    choose_product(queue, shape, declaration, tier, products, table.product_roof, gpu);
     progress(++done, all);
   }
   table.products = products.to_json();
-  if (gpu != nullptr && table.product_roof == 0)
-    table.product_roof = fastest_product(queue, model, declaration.precision, products, *gpu);
   CacheSweep sweep(queue, model, declaration.element_bytes(),
                    gpu == nullptr ? most_swept : most_swept_on_gpu);
   const nn::DeviceTables tables =

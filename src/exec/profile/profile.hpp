@@ -24,8 +24,7 @@ struct MeasuredGpu {
 };
 
 // Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told
-// (done, all). On a GPU products are the tensor library's, and nothing is chosen. Local to the
-// rank.
+// (done, all). Local to the rank.
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress,
                    const MeasuredGpu* gpu = nullptr);

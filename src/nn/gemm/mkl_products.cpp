@@ -24,7 +24,7 @@ class MklProducts : public ProductLibrary {
   std::int64_t workspace_bytes(const Declaration& declaration,
                                const ProductShape& shape) const override {
     if (shape.precision != Precision::BFloat16) return 0;
-    const auto [form, m, n, k, precision] = shape;
+    const auto [form, m, n, k, precision, bias] = shape;
     const bool adds = form == ProductForm::WeightGradient;
     const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
       if (!multiplies_bfloat16())
@@ -79,12 +79,6 @@ class MklProducts : public ProductLibrary {
     }
     if (is_widened(x)) {
       widened_product(gradient.t(), x, result, accumulate, scale);
-      return;
-    }
-    if (queue.device == DeviceKind::Cuda) {
-      // Added in float32 within the product, which is not rounded before.
-      at::addmm_out(result, result, gradient.t(), x, at::kFloat, /*beta=*/accumulate ? 1 : 0,
-                    /*alpha=*/scale);
       return;
     }
     at::Tensor product = at::mm(gradient.t(), x);

@@ -28,9 +28,10 @@ bool Products::has(const ProductShape& shape) const {
   return choices_.count(product_key(shape)) > 0;
 }
 
-const ProductLibrary& Products::choice(const ProductShape& shape) const {
+const ProductLibrary& Products::choice(const ProductShape& shape, DeviceKind kind) const {
   const auto found = choices_.find(product_key(shape));
-  return found == choices_.end() ? *product_libraries().front() : *found->second;
+  const bool chosen = found != choices_.end() && found->second->works_on(kind);
+  return chosen ? *found->second : default_product_library(shape, kind);
 }
 
 nlohmann::ordered_json Products::to_json() const {
@@ -59,12 +60,22 @@ Products Products::from_json(const nlohmann::json& json) {
   return products;
 }
 
+nlohmann::json choices_for(DeviceKind kind, const nlohmann::json& choices) {
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [key, name] : choices.items()) {
+    const ProductLibrary* library = library_of(name);
+    if (library == nullptr || library->works_on(kind)) kept[key] = name;
+  }
+  return kept;
+}
+
 at::Tensor Products::forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) const {
   const std::int64_t inputs = weight.size(1);
   const std::int64_t rows = x.numel() / inputs;
-  const ProductShape shape{ProductForm::Forward, rows, weight.size(0), inputs, precision_of(x)};
-  return choice(shape).forward(queue, x.view({rows, inputs}), weight, bias);
+  const ProductShape shape{ProductForm::Forward, rows,          weight.size(0), inputs,
+                           precision_of(x),      bias.defined()};
+  return choice(shape, queue.device).forward(queue, x.view({rows, inputs}), weight, bias);
 }
 
 at::Tensor Products::input_gradient(const Queue& queue, const at::Tensor& gradient,
@@ -75,7 +86,8 @@ at::Tensor Products::input_gradient(const Queue& queue, const at::Tensor& gradie
   const ProductShape shape{ProductForm::InputGradient, rows, outputs, inputs,
                            precision_of(gradient)};
   at::Tensor result = at::empty({rows, inputs}, gradient.options());
-  choice(shape).input_gradient(queue, gradient.view({rows, outputs}), weight, result, scale);
+  choice(shape, queue.device)
+      .input_gradient(queue, gradient.view({rows, outputs}), weight, result, scale);
   return result;
 }
 
@@ -86,8 +98,9 @@ void Products::weight_gradient(const Queue& queue, const at::Tensor& gradient, c
   const std::int64_t rows = x.numel() / inputs;
   const ProductShape shape{ProductForm::WeightGradient, rows, outputs, inputs, precision_of(x)};
   at::Tensor matrix = target.view({outputs, inputs});
-  choice(shape).weight_gradient(queue, gradient.view({rows, outputs}), x.view({rows, inputs}),
-                                matrix, accumulate, scale);
+  choice(shape, queue.device)
+      .weight_gradient(queue, gradient.view({rows, outputs}), x.view({rows, inputs}), matrix,
+                       accumulate, scale);
 }
 
 }  // namespace garonne::nn

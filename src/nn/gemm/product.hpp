@@ -14,12 +14,13 @@
 
 namespace garonne::nn {
 
-// Which library does which product. A product that is not in the table goes to the tensor library's
-// own (MKL on CPUs). Values, not state: copied freely, read by all nodes.
+// Which library does which product. A product that is not in the table, or there with a library of
+// another kind of device, goes to the default one. Values, not state: copied freely, read by all
+// nodes.
 class Products {
  public:
   void choose(const ProductShape& shape, const ProductLibrary& library);
-  const ProductLibrary& choice(const ProductShape& shape) const;
+  const ProductLibrary& choice(const ProductShape& shape, DeviceKind kind) const;
   bool has(const ProductShape& shape) const;
 
   // {"forward float32 2048x1536x384": "oneDNN", …}
@@ -42,6 +43,10 @@ class Products {
  private:
   std::map<std::string, const ProductLibrary*> choices_;
 };
+
+// Such choices without those of libraries of another kind of device, which say nothing about this
+// one: a run may go on elsewhere. Names that no library has stay, to be refused.
+nlohmann::json choices_for(DeviceKind kind, const nlohmann::json& choices);
 
 // Whether this processor has instructions for products of bfloat16, which oneDNN uses.
 bool multiplies_bfloat16();

@@ -26,8 +26,9 @@ void ProductLibrary::weight_gradient(const Queue&, const at::Tensor&, const at::
 }
 
 const std::vector<const ProductLibrary*>& product_libraries() {
-  static const std::vector<const ProductLibrary*> libraries = {&mkl_products(), &onednn_products(),
-                                                               &openblas_products()};
+  static const std::vector<const ProductLibrary*> libraries = {
+      &mkl_products(), &onednn_products(), &openblas_products(), &cublas_products(),
+      &cublaslt_products()};
   return libraries;
 }
 
@@ -38,12 +39,20 @@ const ProductLibrary* find_product_library(std::string_view name) {
   return nullptr;
 }
 
-std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape) {
+std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape, DeviceKind kind) {
   std::vector<const ProductLibrary*> candidates;
   for (const ProductLibrary* library : product_libraries()) {
-    if (library->available() && library->does(shape)) candidates.push_back(library);
+    if (library->works_on(kind) && library->available() && library->does(shape))
+      candidates.push_back(library);
   }
   return candidates;
+}
+
+const ProductLibrary& default_product_library(const ProductShape& shape, DeviceKind kind) {
+  if (kind != DeviceKind::Cuda) return mkl_products();
+  // Adding a bias by itself may take longer than the product.
+  const bool adds_bias = shape.form == ProductForm::Forward && shape.bias;
+  return adds_bias && cublaslt_products().does(shape) ? cublaslt_products() : cublas_products();
 }
 
 ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
@@ -55,7 +64,7 @@ ProductTransients product_transients(const Declaration& declaration, std::int64_
     std::int64_t bytes = 0;
     // Also of those that are not here: bounds are the same on all machines of a processor.
     for (const ProductLibrary* library : product_libraries()) {
-      if (library->does(shape))
+      if (library->works_on(declaration.device.kind) && library->does(shape))
         bytes = std::max(bytes, library->workspace_bytes(declaration, shape));
     }
     return bytes;

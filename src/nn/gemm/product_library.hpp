@@ -28,6 +28,9 @@ struct ProductShape {
   std::int64_t outputs = 0;  // n
   std::int64_t inputs = 0;   // k
   Precision precision = Precision::Float32;
+  // Of a forward: it is measured with one where a node of the model has one. What is chosen does
+  // both.
+  bool bias = false;
 };
 
 // As "forward float32 2048x1536x384" (m, n, k).
@@ -41,6 +44,9 @@ class ProductLibrary {
 
   // As profiles and choices.json have it.
   virtual std::string_view name() const = 0;
+  // Whether it multiplies what queues of this kind compute with: on processors, which compute for
+  // emulated devices, too, or on GPUs.
+  virtual bool works_on(DeviceKind kind) const { return kind != DeviceKind::Cuda; }
   // What all ranks must have alike, where it is not part of this build.
   virtual std::string version() const { return "in this build"; }
   // Whether it is there in this process.
@@ -65,13 +71,14 @@ class ProductLibrary {
                                at::Tensor& result, bool accumulate, double scale) const;
 };
 
-// The first is the tensor library's own, which does all products and those that nothing was chosen
-// for.
+// Those of processors, then those of GPUs.
 const std::vector<const ProductLibrary*>& product_libraries();
 // Null for a name that none has.
 const ProductLibrary* find_product_library(std::string_view name);
-// Those that can do this product in this process.
-std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape);
+// Those that can do this product on such a device in this process.
+std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape, DeviceKind kind);
+// What does the products that nothing was chosen for.
+const ProductLibrary& default_product_library(const ProductShape& shape, DeviceKind kind);
 
 // What the products of a linear layer take beside inputs and results by whichever library, an upper
 // bound by shape, and the bfloat16 weight gradient before it is added.

@@ -25,7 +25,7 @@ double product_flops(const Queue& queue, Precision precision) {
   const at::Tensor x = at::randn({product_size, product_size}).to(type);
   const at::Tensor weight = at::randn({product_size, product_size}).to(type);
   double best = 0;
-  for (const nn::ProductLibrary* library : nn::product_candidates(shape)) {
+  for (const nn::ProductLibrary* library : nn::product_candidates(shape, queue.device)) {
     nn::Products products;
     products.choose(shape, *library);
     const exec::WorkSeconds taken = exec::shortest_seconds(

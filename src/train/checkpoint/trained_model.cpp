@@ -155,9 +155,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   session.agree([&] { saved_as = saved_point(trained.config, step, warn); });
   const StartingPoint& start = saved_as.start;
   const Manifest& manifest = start.manifest;
+  const nlohmann::json products = nn::choices_for(trained.device->kind(), manifest.products);
   dist::agree_on(session, [&] {
     dist::Facts facts = checkpoint_facts(start);
-    dist::append(product_facts(manifest.products), facts);
+    dist::append(product_facts(products), facts);
     return facts;
   });
   trained.step = start.step;
@@ -184,13 +185,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     // What was measured on this machine is nearer the truth than what nodes declare.
     apply_costs(exec::load_cached_costs(trained.device->machine_text(threads), warn),
                 trained.setup);
-    // Products of a GPU are the tensor library's.
-    if (trained.device->kind() != DeviceKind::Cuda && manifest.products.is_object()) {
-      if (const auto refusal = nn::Products::refusal_of(manifest.products)) {
-        warn(fmt::format("{}; last bits may differ", refusal->what()));
-      } else {
-        trained.products = nn::Products::from_json(manifest.products);
-      }
+    if (const auto refusal = nn::Products::refusal_of(products)) {
+      warn(fmt::format("{}; last bits may differ", refusal->what()));
+    } else {
+      trained.products = nn::Products::from_json(products);
     }
     trained.optimizer = optim::make_optimizer(trained.config);
     trained.tier = trained.device->make_tier(trained.budget_bytes);

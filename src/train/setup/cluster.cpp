@@ -19,6 +19,7 @@
 #include "dist/transports.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
+#include "nn/gemm/product.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/communicators.hpp"
@@ -205,10 +206,7 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
     measure(setup, device, table);
     measure_disk(setup, table);
     if (plan::to_json(table) != before) save(table);
-    // Products of a GPU are the tensor library's, whatever a processor's were.
-    if (device.kind() != DeviceKind::Cuda) {
-      for (const auto& [key, library] : choices.items()) table.products[key] = library;
-    }
+    table.products.update(nn::choices_for(device.kind(), choices));
     text = plan::to_json(table).dump();
   }
   text = session.broadcast(text);

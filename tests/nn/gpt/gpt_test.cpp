@@ -161,7 +161,7 @@ TEST(Gpt, EveryProductLibrary) {
              {ProductForm::Forward, ProductForm::InputGradient, ProductForm::WeightGradient}) {
           const ProductShape shape{form, item.batch * item.sizes.sequence, parameter.shape[0],
                                    parameter.shape[1], precision};
-          const auto candidates = product_candidates(shape);
+          const auto candidates = product_candidates(shape, DeviceKind::Cpu);
           if (std::find(candidates.begin(), candidates.end(), library) == candidates.end())
             continue;
           products.choose(shape, *library);
