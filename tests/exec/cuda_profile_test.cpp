@@ -6,11 +6,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/seconds.hpp"
 #include "exec/cuda_ranks.hpp"
 #include "exec/profile/profile.hpp"
 #include "exec/profile/timing.hpp"
@@ -56,6 +58,52 @@ TEST(CudaProfile, IssueIsTheHostsTimeAndNoneWhereTheHostComputes) {
   const WorkSeconds on_host = host_seconds(hold);
   EXPECT_GE(on_host.seconds, 0.002);
   EXPECT_EQ(on_host.issue_seconds, 0);
+}
+
+// A small kernel takes the device less than the host takes to put it there.
+TEST(CudaProfile, WhatTheHostTakesToPutWorkThereIsNoTimeOfTheDevice) {
+  constexpr std::chrono::milliseconds held(5);
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+  const WorkSeconds taken = shortest_seconds(
+      0, [&] { std::this_thread::sleep_for(held); }, stopwatch_of(gpu.device()));
+  EXPECT_GE(taken.issue_seconds, 0.005);
+  EXPECT_LT(taken.seconds, 0.002);
+}
+
+// Such work is measured, too, if not well.
+TEST(CudaProfile, WorkThatWaitsForTheDeviceIsNotHeldForGood) {
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+  device::Device& device = gpu.device();
+  const WorkSeconds taken = stopwatch_of(device)([&] { device.wait(device.mark(Lane::Compute)); });
+  EXPECT_GE(taken.seconds, 0);
+  EXPECT_THROW(stopwatch_of(device)([] { throw std::runtime_error("of the work"); }),
+               std::runtime_error);
+  device.wait(device.mark(Lane::Compute));
+  EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
+}
+
+TEST(CudaProfile, ClocksAreRaisedBeforeTheFirstRowAlone) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  const nn::Model model = small_text_model(declaration);
+  FakeGpu gpu(2 * room_bytes, /*host_bytes=*/0, {.memory_bytes = 2 * memory_bytes}, {});
+  const MeasuredGpu where{&gpu.device(), &gpu.tier(), &gpu.staging(), /*warm_up_seconds=*/0.5};
+  plan::CostTable table;
+  const auto start = std::chrono::steady_clock::now();
+  double before_rows = 0;
+  const auto progress = [&](int done, int) {
+    if (done == 1) before_rows = seconds_since(start);
+  };
+  const auto profile = [&] {
+    profile_model(gpu.device().queue(Lane::Compute), model, declaration, table, progress, &where);
+  };
+  profile();
+  EXPECT_GE(before_rows, 0.5);
+  const auto again = std::chrono::steady_clock::now();
+  profile();
+  EXPECT_LT(seconds_since(again), 0.5) << "nothing is left to measure";
+  EXPECT_EQ(gpu.tier().live_bytes(), 0);
 }
 
 plan::CostTable measured(const nn::Model& model, const nn::Declaration& declaration, FakeGpu* gpu) {

@@ -38,7 +38,7 @@ std::string machine_text(int threads) {
 }
 
 std::string gpu_machine_text(const std::string& name) {
-  return fmt::format("{}, torch {}, profile 9", name, TORCH_VERSION);
+  return fmt::format("{}, torch {}, profile 10", name, TORCH_VERSION);
 }
 
 std::string cost_table_path(const std::string& machine) {

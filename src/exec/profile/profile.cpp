@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "exec/device_tables.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
@@ -33,6 +35,21 @@ constexpr std::int64_t most_swept = std::int64_t{32} << 20;
 constexpr std::int64_t most_swept_on_gpu = std::int64_t{128} << 20;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+
+// Products, a few at a time, until so many seconds are over.
+void warm_up(const Queue& queue, const MeasuredGpu& gpu) {
+  if (gpu.warm_up_seconds <= 0) return;
+  constexpr std::int64_t side = 2048;
+  constexpr int at_once = 8;
+  const at::Tensor left = random_tensor(queue, {side, side}, at::kFloat);
+  const at::Tensor right = random_tensor(queue, {side, side}, at::kFloat);
+  at::Tensor product = at::empty_like(left);
+  const auto start = std::chrono::steady_clock::now();
+  while (seconds_since(start) < gpu.warm_up_seconds) {
+    for (int turn = 0; turn < at_once; ++turn) at::mm_out(product, left, right);
+    gpu.device->wait(gpu.device->launched(Lane::Compute, "products before what is measured"));
+  }
+}
 
 // A step comes to a node with cold caches: since its weights and inputs were last touched, it has
 // been through the rest of the model. Writes as many bytes as that is, up to the most.
@@ -285,6 +302,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
     progress(++done, all);
   }
   table.products = products.to_json();
+  if (gpu != nullptr && (table.product_roof == 0 || !nodes.empty())) warm_up(queue, *gpu);
   if (gpu != nullptr && table.product_roof == 0)
     table.product_roof = fastest_product(queue, model, declaration.precision, products, *gpu);
   CacheSweep sweep(queue, model, declaration.element_bytes(),
@@ -308,6 +326,7 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   const at::NoGradGuard no_gradients;
   std::optional<DeviceScope> scope;
   if (gpu != nullptr) scope.emplace(*gpu->tier);
+  if (gpu != nullptr) warm_up(queue, *gpu);
   const Stopwatch stopwatch = gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device);
   const auto made = [&] {
     return random_tensor(queue, {plan::step_cost_elements}, nn::state_scalar_type(precision))

@@ -139,6 +139,8 @@ void warn(const std::string& text) {
   say("warning: " + text);
 }
 
+constexpr double warm_up_seconds = 1;
+
 // Adds what `table` lacks, with a progress bar.
 void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   std::unique_ptr<Progress> progress;
@@ -157,11 +159,13 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   exec::MeasuredGpu gpu;
   if (on_gpu) {
     tier = device.make_tier(device.room_bytes());
-    gpu = {&device.device(), tier.get(), device.staging()};
+    gpu = {&device.device(), tier.get(), device.staging(), warm_up_seconds};
   }
   const exec::MeasuredGpu* const where = on_gpu ? &gpu : nullptr;
   const Queue queue = on_gpu ? device.compute() : processor.queue(Lane::Compute);
+  const std::size_t rows = table.rows.size();
   exec::profile_model(queue, setup.model, setup.declaration, table, advance, where);
+  if (table.rows.size() > rows) gpu.warm_up_seconds = 0;  // it has warmed up
   exec::profile_step(queue, *optim::make_optimizer(setup.config), setup.config.optimizer.name,
                      setup.declaration.precision, table, where);
 }
