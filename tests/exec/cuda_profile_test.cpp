@@ -15,6 +15,7 @@
 #include "base/seconds.hpp"
 #include "exec/cuda_ranks.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "exec/profile/timing.hpp"
 #include "nn/fields/field_model.hpp"
 #include "plan/model/step_costs.hpp"
@@ -160,6 +161,44 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
     }
     EXPECT_EQ(gpu.tier().live_bytes(), 0) << "nothing stays behind";
     EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
+  }
+}
+
+// Else a run that starts on a GPU takes what others need.
+TEST(CudaProfile, NodesAreMeasuredInTheBytesThatTheyDeclare) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  nn::FieldShape shape;
+  shape.input_channels = shape.target_channels = 1;
+  shape.points = {24, 32};
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 1;
+  keys.hidden = 16;
+  keys.modes = {4, 4};
+  for (const Precision precision : {Precision::Float32, Precision::BFloat16, Precision::Float64}) {
+    declaration.precision = precision;
+    std::vector<nn::Model> models;
+    models.push_back(small_text_model(declaration));
+    if (precision != Precision::BFloat16)
+      models.push_back(nn::make_field_model(keys, "relative-l2", shape, /*batch=*/4, declaration));
+    for (const nn::Model& model : models) {
+      SCOPED_TRACE(std::string(precision_name(precision)) + " " + model.graph.nodes[1].kind);
+      const std::int64_t bytes = node_profile_bytes(model, declaration);
+      const auto profile = [&](std::int64_t room) {
+        FakeGpu gpu(room, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+        const MeasuredGpu where{&gpu.device(), &gpu.tier(), &gpu.staging()};
+        plan::CostTable table;
+        profile_model(
+            gpu.device().queue(Lane::Compute), model, declaration, table, [](int, int) {}, &where);
+        return table.rows.size();
+      };
+      EXPECT_GT(profile(bytes), 3U);
+      EXPECT_THROW(profile(bytes / 2), Error) << "twice what it takes";
+      EXPECT_GE(profile_bytes(model, declaration, *optim::make_optimizer(RunConfig())),
+                bytes + bytes / 2);
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
 #include "exec/profile/product_choice.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "nn/element_type.hpp"
@@ -30,16 +31,15 @@
 namespace garonne::exec {
 namespace {
 
-// More fits no core's part of a cache, and no GPU's cache.
+// More fits no core's part of a cache.
 constexpr std::int64_t most_swept = std::int64_t{32} << 20;
-constexpr std::int64_t most_swept_on_gpu = std::int64_t{128} << 20;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
 
 // Products, a few at a time, until so many seconds are over.
 void warm_up(const Queue& queue, const MeasuredGpu& gpu) {
   if (gpu.warm_up_seconds <= 0) return;
-  constexpr std::int64_t side = 2048;
+  constexpr std::int64_t side = warm_up_side;
   constexpr int at_once = 8;
   const at::Tensor left = random_tensor(queue, {side, side}, at::kFloat);
   const at::Tensor right = random_tensor(queue, {side, side}, at::kFloat);
@@ -57,12 +57,7 @@ class CacheSweep {
  public:
   CacheSweep(const Queue& queue, const nn::Model& model, std::int64_t element_bytes,
              std::int64_t most_bytes) {
-    std::int64_t bytes = 0;
-    for (const auto& value : model.graph.values) bytes += value.bytes;
-    for (const auto& parameter : model.graph.parameters) {
-      bytes += 2 * parameter.elements * element_bytes;  // and its gradient
-    }
-    bytes = std::min(bytes, most_bytes);
+    const std::int64_t bytes = swept_bytes(model, element_bytes, most_bytes);
     swept_ = at::zeros({bytes / 8}, nn::tensor_options(queue, at::kLong));
   }
 
@@ -311,6 +306,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
       gpu == nullptr ? nn::DeviceTables()
                      : make_device_tables(queue, model, declaration.precision, *gpu->staging);
   for (const auto& [n, option] : nodes) {
+    tier.set_activity("a profile of " + model.graph.nodes[n].name);
     NodeProbe probe(queue, model, n, option, declaration, products, sweep, tier, gpu,
                     gpu == nullptr ? nullptr : &tables);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());

@@ -19,6 +19,7 @@
 #include "dist/transports.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/communicators.hpp"
@@ -155,10 +156,12 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   // On the processor, but where the run computes on a GPU.
   const device::CpuDevice processor;
   const bool on_gpu = device.kind() == DeviceKind::Cuda;
+  const std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(setup.config);
   std::unique_ptr<exec::DeviceTier> tier;
   exec::MeasuredGpu gpu;
   if (on_gpu) {
-    tier = device.make_tier(device.room_bytes());
+    tier =
+        device.make_measuring_tier(exec::profile_bytes(setup.model, setup.declaration, *optimizer));
     gpu = {&device.device(), tier.get(), device.staging(), warm_up_seconds};
   }
   const exec::MeasuredGpu* const where = on_gpu ? &gpu : nullptr;
@@ -166,8 +169,8 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   const std::size_t rows = table.rows.size();
   exec::profile_model(queue, setup.model, setup.declaration, table, advance, where);
   if (table.rows.size() > rows) gpu.warm_up_seconds = 0;  // it has warmed up
-  exec::profile_step(queue, *optim::make_optimizer(setup.config), setup.config.optimizer.name,
-                     setup.declaration.precision, table, where);
+  exec::profile_step(queue, *optimizer, setup.config.optimizer.name, setup.declaration.precision,
+                     table, where);
 }
 
 // While the processor computes, as it will in training.
