@@ -298,7 +298,7 @@ TEST(GpuBudget, MeasuringTakesWhatItNeedsAndNoMoreThanIsFree) {
   EXPECT_EQ(measuring_room(17 * gibibyte, 2, 100 * gibibyte),
             automatic_gpu_budget(17 * gibibyte, 2));
   const std::string said = message_of([&] { measuring_room(gibibyte / 8, 2, 3 * gibibyte); });
-  for (const char* part : {"run.device", "nodes are measured", "3 GiB", "128 MiB", "2 ranks"})
+  for (const char* part : {"run.device", "nodes are measured", "3.00 GiB", "128.00 MiB", "2 ranks"})
     EXPECT_TRUE(contains(said, part)) << said;
   EXPECT_FALSE(contains(said, "memory.budget")) << said;
 }
