@@ -49,12 +49,12 @@ find_clang() {
 }
 
 # gpu_architecture: what to compile for, 80 or 90, by the GPUs that are here, of unequal ones the oldest: code
-# for one runs on newer ones, too. Without a GPU 90.
+# for one runs on newer ones, too. Without a GPU 80, which runs on all.
 gpu_architecture() {
   local oldest
   oldest=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+\.[0-9]$' |
     tr -d . | sort -n | head -n 1) || true
-  [ -n "$oldest" ] || oldest=90
+  [ -n "$oldest" ] || oldest=80
   [ "$oldest" -ge 80 ] || die "the GPU of this machine is of architecture $oldest; kernels need 80 (A100) or newer"
   [ "$oldest" -ge 90 ] || oldest=80
   [ "$oldest" = 80 ] || oldest=90

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a GPU can do at most, asked of the CUDA libraries themselves; prints one line of JSON.
+"""What a GPU can do at most, asked of the CUDA libraries themselves; the last line is all of it as JSON.
 
   ceilings.py facts|ceilings|pinning LIBCUDART LIBCUBLAS
 
@@ -206,6 +206,7 @@ def pinning(gpu):
         memory = gpu.pinned(gibibytes * GIB)
         found[str(gibibytes)] = time.perf_counter() - start
         gpu.cuda.cudaFreeHost(memory)
+        print(json.dumps({"seconds_by_gibibytes": found}), flush=True)  # the next may not end in time
     return {"seconds_by_gibibytes": found}
 
 

@@ -126,8 +126,15 @@ def kernel_tests(slot):
 
 
 def pinning(slot):
-    for gibibytes, seconds in slot.measure("pinning")["seconds_by_gibibytes"].items():
-        slot.figures.append(Figure(f"{gibibytes} GiB", "0.2-0.5 s/GiB", f"{seconds / int(gibibytes):.3f} s/GiB",
+    try:
+        found = slot.measure("pinning")
+    except OutOfTime as error:  # what was done by then is on a line of its own
+        if not any(line.startswith("{") for line in error.output.splitlines()):
+            raise
+        found = last_object(error.output)
+        slot.figures.append(not_run("more", "0.2-1 s/GiB", str(error)))
+    for gibibytes, seconds in found["seconds_by_gibibytes"].items():
+        slot.figures.append(Figure(f"{gibibytes} GiB", "0.2-1 s/GiB", f"{seconds / int(gibibytes):.3f} s/GiB",
                                    seconds > 0))
 
 
@@ -274,9 +281,9 @@ LINES = (
     (libraries_and_facts, "libraries, versions, device, free memory", 0.5, "132 multiprocessors, 139 GiB on an H200"),
     (ceilings, "ceilings of copies, products, launches", 0.7, "4.3 TB/s, 770-800 TFLOP/s, 50 GB/s a way on an H200"),
     (kernel_tests, "tests of kernels, then under memcheck", 1.5, "all pass"),
-    (pinning, "pinning 1, 4, 16 GiB", 0.3, "0.2-0.5 s/GiB"),
+    (pinning, "pinning 1, 4, 16 GiB", 0.8, "0.2-1 s/GiB"),
     (kernel_rates, "AdamW, layer norm, dropout_add", 1.0, ">= 80 % of the device's copy"),
-    (bits, "bits: twice, recomputed, stopped, graph", 1.5, "equal"),
+    (bits, "bits: twice, recomputed, stopped, graph", 2.5, "equal"),
     (gpt2, "GPT-2 124M bfloat16, 32 x 1024, 20 steps", 1.5, ">= 250000 tokens/s on an H200, peak 99 to 100 %"),
     (graphs, "10.8M with and without graph", 0.5, ">= 3 x"),
     (offload, "offloading", 1.5, "equal bits"),

@@ -15,4 +15,9 @@ std::int64_t tier_bytes_of_budget(std::int64_t budget_bytes);
 // left.
 std::int64_t automatic_gpu_budget(std::int64_t free_bytes, int ranks);
 
+// What a tier gets in which nodes are measured before there is a budget: `needed_bytes` and no
+// more, or what is free for each rank as for a budget where that is less. ConfigError of run.device
+// where nothing is left.
+std::int64_t measuring_room(std::int64_t free_bytes, int ranks, std::int64_t needed_bytes);
+
 }  // namespace garonne::device

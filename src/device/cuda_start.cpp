@@ -34,7 +34,7 @@ int visible_gpus(CudaRuntime& runtime, const std::string& asked) {
   return count;
 }
 
-void start_on_gpu(const std::function<void()>& work) {
+void start_on_gpu(const std::function<void()>& work, const std::string& purpose) {
   try {
     work();
   } catch (const CudaFailure& failure) {
@@ -50,6 +50,13 @@ void start_on_gpu(const std::function<void()>& work) {
                         fmt::format("the host has no memory left to pin for {}: end what else runs "
                                     "on the node, or start fewer ranks there",
                                     failure.activity()));
+    }
+    if (!purpose.empty()) {
+      throw ConfigError("run.device", "cuda",
+                        fmt::format("other processes hold the memory of the device that {} needs "
+                                    "for {}: end them (nvidia-smi shows them), start again when "
+                                    "they have less, or take another device",
+                                    failure.activity(), purpose));
     }
     throw ConfigError("run.device", "cuda",
                       fmt::format("other processes hold the memory of the device that {} needs: "

@@ -13,7 +13,8 @@ namespace garonne::device {
 int visible_gpus(CudaRuntime& runtime, const std::string& asked);
 
 // Carries out what makes a device or reserves memory of it. What throws because another process has
-// the device to itself, or because memory is others', is a ConfigError in place of a LaneError.
-void start_on_gpu(const std::function<void()>& work);
+// the device to itself, or because memory is others', is a ConfigError in place of a LaneError;
+// what memory of the device is for, where that is no budget, is said.
+void start_on_gpu(const std::function<void()>& work, const std::string& purpose = "");
 
 }  // namespace garonne::device

@@ -61,7 +61,7 @@ if answers["hangs"] and what.startswith(answers["hangs"]):
         stdout=subprocess.PIPE)
     child.stdout.readline()
     (home / "processes").write_text(f"{{os.getpid()}} {{child.pid}}")
-    print("and then it hung", flush=True)
+    print(*answers.get("before_hanging", ()), "and then it hung", sep="\\n", flush=True)
     time.sleep(600)
 if name == "mpirun":
     os.environ["RANKS"] = words[1]
@@ -281,6 +281,16 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(self.lines()[10]["reason"], "not among --only")
         self.assertIn("2 passed, 1 failed", said)
 
+    def test_sizes_that_were_pinned_in_time_are_kept(self):
+        self.answer(hangs="ceilings pinning", before_hanging=['{"seconds_by_gibibytes": {"1": 0.3}}',
+                                                             '{"seconds_by_gibibytes": {"1": 0.3, "4": 3.2}}'])
+        self.shorten("pinning 1, 4, 16 GiB", 8)
+        self.check("--only", "4")
+        self.assertEqual(self.figure(4, "1 GiB")["measured"], "0.300 s/GiB")
+        self.assertEqual(self.figure(4, "4 GiB")["measured"], "0.800 s/GiB")
+        self.assertEqual(self.figure(4, "more")["result"], "not run")
+        self.assertIn("was still running", self.figure(4, "more")["reason"])
+
     def test_an_early_failure_ends_the_list(self):
         self.answer(codes={"test_kernels_device": 1})
         self.check(code=1)
@@ -468,8 +478,11 @@ class CeilingsTest(unittest.TestCase):
             self.assertEqual(set(found), set(GOOD[what]), "other names than the list reads")
             for name, value in values.items():
                 self.assertAlmostEqual(found[name] / value, 1, places=5, msg=name)
-        found = json.loads(self.measure("pinning").stdout)["seconds_by_gibibytes"]
-        self.assertLessEqual(set(found), {"1", "4", "16"})
+        # Each size is said when it is done, and at the end all of them.
+        said = [json.loads(line)["seconds_by_gibibytes"] for line in self.measure("pinning").stdout.splitlines()]
+        self.assertEqual([len(found) for found in said[:-1]], list(range(1, len(said))))
+        self.assertEqual(said[-2:-1] or [{}], said[-1:])
+        self.assertLessEqual(set(said[-1]), {"1", "4", "16"})
 
     def test_what_fails_is_named(self):
         self.assertIn("sees no device", self.measure("facts", MADE_UP_CUDA_HAS_NO_DEVICE="1").stderr)

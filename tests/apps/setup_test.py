@@ -32,12 +32,12 @@ class SetupTest(unittest.TestCase):
 
     def test_the_architecture_is_that_of_the_gpu(self):
         for text, wanted in (("8.0\\n", "80"), ("8.6\\n", "80"), ("8.9\\n", "80"), ("9.0\\n" * 8, "90"), ("10.0\\n", "90"),
-                             ("12.0\\n9.0\\n", "90"), ("9.0\\n8.0\\n", "80"), ("", "90"), ("[N/A]\\n", "90")):
+                             ("12.0\\n9.0\\n", "90"), ("9.0\\n8.0\\n", "80"), ("", "80"), ("[N/A]\\n", "80")):
             with self.subTest(text):
                 self.answer(text)
                 self.assertEqual(self.chosen().stdout, f"{wanted}\n")
         self.answer("No devices were found\\n", 6)
-        self.assertEqual(self.chosen().stdout, "90\n")
+        self.assertEqual(self.chosen().stdout, "80\n")
         self.answer("7.0\\n")
         self.assertIn("architecture 70; kernels need 80", self.chosen(code=1).stderr)
 

@@ -49,6 +49,14 @@ TEST(CudaStart, WhatOthersHaveIsSaidInOneSentence) {
   }
   EXPECT_TRUE(contains(message_of([&] { start("cudaMalloc", CudaStatus{2}); }), "device tier"));
   EXPECT_TRUE(contains(message_of([&] { start("cudaHostAlloc", CudaStatus{2}); }), "to pin"));
+  FakeCudaRuntime full;
+  full.fail("cudaMalloc", 0, false, CudaStatus{2});
+  const auto measure = [&] {
+    start_on_gpu([&] { CudaDevice(full, {}).reserve(Tier::Device, 1 << 16); }, "what is measured");
+  };
+  const std::string said = message_of(measure);
+  EXPECT_TRUE(contains(said, "device tier needs for what is measured")) << said;
+  EXPECT_FALSE(contains(said, "memory.budget")) << said;
   EXPECT_NO_THROW(start("cudaFree", CudaStatus{2})) << "nothing is said in a destructor";
 }
 

@@ -292,6 +292,17 @@ TEST(GpuBudget, LeavesWhatItSaysAndNoMore) {
   }
 }
 
+TEST(GpuBudget, MeasuringTakesWhatItNeedsAndNoMoreThanIsFree) {
+  constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+  EXPECT_EQ(measuring_room(17 * gibibyte, 1, gibibyte - 100), gibibyte);
+  EXPECT_EQ(measuring_room(17 * gibibyte, 2, 100 * gibibyte),
+            automatic_gpu_budget(17 * gibibyte, 2));
+  const std::string said = message_of([&] { measuring_room(gibibyte / 8, 2, 3 * gibibyte); });
+  for (const char* part : {"run.device", "nodes are measured", "3.00 GiB", "128.00 MiB", "2 ranks"})
+    EXPECT_TRUE(contains(said, part)) << said;
+  EXPECT_FALSE(contains(said, "memory.budget")) << said;
+}
+
 TEST(GpuBudget, TakesASixteenthMore) {
   EXPECT_EQ(tier_bytes_of_budget(0), 0);
   EXPECT_EQ(tier_bytes_of_budget(1), 1024);

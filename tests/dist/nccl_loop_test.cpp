@@ -15,6 +15,11 @@
 namespace garonne::dist {
 namespace {
 
+// The most that a kernel adds up at once, all of them on the device.
+constexpr std::int64_t most_elements = 1 << 20;
+constexpr std::int64_t device_bytes = (most_device_terms + 1) * most_elements * 4;
+constexpr std::int64_t pinned_bytes = 2 * most_elements * 4;
+
 class NcclLoopTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -23,8 +28,8 @@ class NcclLoopTest : public testing::Test {
     ASSERT_GT(count, 0) << "the label gpu is for machines that have one";
     device_ = std::make_unique<device::CudaDevice>(
         *runtime_, device::CudaSettings{.longest_wait_seconds = 60});
-    memory_ = &device_->reserve(Tier::Device, 64 << 20);
-    pinned_ = &device_->reserve(Tier::Host, 64 << 20);
+    memory_ = &device_->reserve(Tier::Device, device_bytes);
+    pinned_ = &device_->reserve(Tier::Host, pinned_bytes);
   }
 
   template <typename Value>
@@ -70,7 +75,7 @@ TEST_F(NcclLoopTest, OneRankSendsToItself) {
   device::CudaEvent ready = nullptr;
   calls.cuda(runtime_->create_event(ready, false), "cudaEventCreateWithFlags", "loop");
   std::uint64_t number = 0;
-  for (const std::int64_t elements : {1, 1000, 1 << 20}) {
+  for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{1000}, most_elements}) {
     const auto values = contribution<float>(3, elements);
     std::byte* const from = upload(values);
     std::byte* const to = upload(contribution<float>(4, elements));
@@ -164,7 +169,8 @@ TEST_F(NcclLoopTest, TheKernelRoundsWhatTravelsInBFloat16) {
 
 TEST_F(NcclLoopTest, TheKernelAddsInTheOrderOfTheTerms) {
   for (const int count : {1, 2, 3, most_device_terms}) {
-    for (const std::int64_t elements : {1, 31, 1001, 1 << 20}) {
+    for (const std::int64_t elements :
+         {std::int64_t{1}, std::int64_t{31}, std::int64_t{1001}, most_elements}) {
       DeviceTerms terms;
       std::vector<int> members;
       for (int term = 0; term < count; ++term) {

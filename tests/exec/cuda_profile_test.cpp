@@ -6,14 +6,17 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/seconds.hpp"
 #include "exec/cuda_ranks.hpp"
 #include "exec/profile/product_choice.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "exec/profile/timing.hpp"
 #include "nn/fields/field_model.hpp"
 #include "plan/model/step_costs.hpp"
@@ -57,6 +60,52 @@ TEST(CudaProfile, IssueIsTheHostsTimeAndNoneWhereTheHostComputes) {
   const WorkSeconds on_host = host_seconds(hold);
   EXPECT_GE(on_host.seconds, 0.002);
   EXPECT_EQ(on_host.issue_seconds, 0);
+}
+
+// A small kernel takes the device less than the host takes to put it there.
+TEST(CudaProfile, WhatTheHostTakesToPutWorkThereIsNoTimeOfTheDevice) {
+  constexpr std::chrono::milliseconds held(5);
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+  const WorkSeconds taken = shortest_seconds(
+      0, [&] { std::this_thread::sleep_for(held); }, stopwatch_of(gpu.device()));
+  EXPECT_GE(taken.issue_seconds, 0.005);
+  EXPECT_LT(taken.seconds, 0.002);
+}
+
+// Such work is measured, too, if not well.
+TEST(CudaProfile, WorkThatWaitsForTheDeviceIsNotHeldForGood) {
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+  device::Device& device = gpu.device();
+  const WorkSeconds taken = stopwatch_of(device)([&] { device.wait(device.mark(Lane::Compute)); });
+  EXPECT_GE(taken.seconds, 0);
+  EXPECT_THROW(stopwatch_of(device)([] { throw std::runtime_error("of the work"); }),
+               std::runtime_error);
+  device.wait(device.mark(Lane::Compute));
+  EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
+}
+
+TEST(CudaProfile, ClocksAreRaisedBeforeTheFirstRowAlone) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  const nn::Model model = small_text_model(declaration);
+  FakeGpu gpu(2 * room_bytes, /*host_bytes=*/0, {.memory_bytes = 2 * memory_bytes}, {});
+  const MeasuredGpu where{&gpu.device(), &gpu.tier(), &gpu.staging(), /*warm_up_seconds=*/0.5};
+  plan::CostTable table;
+  const auto start = std::chrono::steady_clock::now();
+  double before_rows = 0;
+  const auto progress = [&](int done, int) {
+    if (done == 1) before_rows = seconds_since(start);
+  };
+  const auto profile = [&] {
+    profile_model(gpu.device().queue(Lane::Compute), model, declaration, table, progress, &where);
+  };
+  profile();
+  EXPECT_GE(before_rows, 0.5);
+  const auto again = std::chrono::steady_clock::now();
+  profile();
+  EXPECT_LT(seconds_since(again), 0.5) << "nothing is left to measure";
+  EXPECT_EQ(gpu.tier().live_bytes(), 0);
 }
 
 plan::CostTable measured(const nn::Model& model, const nn::Declaration& declaration, FakeGpu* gpu) {
@@ -156,6 +205,44 @@ TEST(CudaProfile, ForwardProductsAreMeasuredWithTheBiasOfTheirNode) {
     with_bias += shape.bias ? 1 : 0;
   }
   EXPECT_EQ(with_bias, 4);
+}
+
+// Else a run that starts on a GPU takes what others need.
+TEST(CudaProfile, NodesAreMeasuredInTheBytesThatTheyDeclare) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  nn::FieldShape shape;
+  shape.input_channels = shape.target_channels = 1;
+  shape.points = {24, 32};
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 1;
+  keys.hidden = 16;
+  keys.modes = {4, 4};
+  for (const Precision precision : {Precision::Float32, Precision::BFloat16, Precision::Float64}) {
+    declaration.precision = precision;
+    std::vector<nn::Model> models;
+    models.push_back(small_text_model(declaration));
+    if (precision != Precision::BFloat16)
+      models.push_back(nn::make_field_model(keys, "relative-l2", shape, /*batch=*/4, declaration));
+    for (const nn::Model& model : models) {
+      SCOPED_TRACE(std::string(precision_name(precision)) + " " + model.graph.nodes[1].kind);
+      const std::int64_t bytes = node_profile_bytes(model, declaration);
+      const auto profile = [&](std::int64_t room) {
+        FakeGpu gpu(room, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
+        const MeasuredGpu where{&gpu.device(), &gpu.tier(), &gpu.staging()};
+        plan::CostTable table;
+        profile_model(
+            gpu.device().queue(Lane::Compute), model, declaration, table, [](int, int) {}, &where);
+        return table.rows.size();
+      };
+      EXPECT_GT(profile(bytes), 3U);
+      EXPECT_THROW(profile(bytes / 2), Error) << "twice what it takes";
+      EXPECT_GE(profile_bytes(model, declaration, *optim::make_optimizer(RunConfig())),
+                bytes + bytes / 2);
+    }
+  }
 }
 
 // Runs another node and sees the tokens that it is given.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -14,10 +15,12 @@
 #include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "exec/device_tables.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
 #include "exec/profile/product_choice.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "nn/element_type.hpp"
@@ -28,11 +31,25 @@
 namespace garonne::exec {
 namespace {
 
-// More fits no core's part of a cache, and no GPU's cache.
+// More fits no core's part of a cache.
 constexpr std::int64_t most_swept = std::int64_t{32} << 20;
-constexpr std::int64_t most_swept_on_gpu = std::int64_t{128} << 20;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+
+// Products, a few at a time, until so many seconds are over.
+void warm_up(const Queue& queue, const MeasuredGpu& gpu) {
+  if (gpu.warm_up_seconds <= 0) return;
+  constexpr std::int64_t side = warm_up_side;
+  constexpr int at_once = 8;
+  const at::Tensor left = random_tensor(queue, {side, side}, at::kFloat);
+  const at::Tensor right = random_tensor(queue, {side, side}, at::kFloat);
+  at::Tensor product = at::empty_like(left);
+  const auto start = std::chrono::steady_clock::now();
+  while (seconds_since(start) < gpu.warm_up_seconds) {
+    for (int turn = 0; turn < at_once; ++turn) at::mm_out(product, left, right);
+    gpu.device->wait(gpu.device->launched(Lane::Compute, "products before what is measured"));
+  }
+}
 
 // A step comes to a node with cold caches: since its weights and inputs were last touched, it has
 // been through the rest of the model. Writes as many bytes as that is, up to the most.
@@ -40,12 +57,7 @@ class CacheSweep {
  public:
   CacheSweep(const Queue& queue, const nn::Model& model, std::int64_t element_bytes,
              std::int64_t most_bytes) {
-    std::int64_t bytes = 0;
-    for (const auto& value : model.graph.values) bytes += value.bytes;
-    for (const auto& parameter : model.graph.parameters) {
-      bytes += 2 * parameter.elements * element_bytes;  // and its gradient
-    }
-    bytes = std::min(bytes, most_bytes);
+    const std::int64_t bytes = swept_bytes(model, element_bytes, most_bytes);
     swept_ = at::zeros({bytes / 8}, nn::tensor_options(queue, at::kLong));
   }
 
@@ -279,6 +291,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   }
   const int all = static_cast<int>(shapes.size() + nodes.size());
   int done = 0;
+  if (gpu != nullptr && all > 0) warm_up(queue, *gpu);
   for (const auto& shape : shapes) {
     choose_product(queue, shape, declaration, tier, products, table.product_roof, gpu);
     progress(++done, all);
@@ -290,6 +303,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
       gpu == nullptr ? nn::DeviceTables()
                      : make_device_tables(queue, model, declaration.precision, *gpu->staging);
   for (const auto& [n, option] : nodes) {
+    tier.set_activity("a profile of " + model.graph.nodes[n].name);
     NodeProbe probe(queue, model, n, option, declaration, products, sweep, tier, gpu,
                     gpu == nullptr ? nullptr : &tables);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
@@ -305,6 +319,7 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   const at::NoGradGuard no_gradients;
   std::optional<DeviceScope> scope;
   if (gpu != nullptr) scope.emplace(*gpu->tier);
+  if (gpu != nullptr) warm_up(queue, *gpu);
   const Stopwatch stopwatch = gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device);
   const auto made = [&] {
     return random_tensor(queue, {plan::step_cost_elements}, nn::state_scalar_type(precision))

@@ -21,6 +21,8 @@ struct MeasuredGpu {
   device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
   Staging* staging = nullptr;
+  // Of products before the first row: an idle GPU has slow clocks, and takes a while to raise them.
+  double warm_up_seconds = 0;
 };
 
 // Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told

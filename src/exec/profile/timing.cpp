@@ -1,7 +1,10 @@
 #include "exec/profile/timing.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "base/seconds.hpp"
@@ -13,6 +16,33 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t least_runs = 5;
 constexpr std::size_t most_runs = 40;
+
+// What holds a stream ends by itself: else work that waits for the stream would wait for good.
+constexpr std::chrono::milliseconds longest_hold(20);
+
+// Nothing that is put on Compute of a device later is begun before go_on(): once the device is
+// there, it has all of it, and does not wait for the host between one kernel and the next.
+class Hold {
+ public:
+  explicit Hold(device::Device& device) {
+    device.run(
+        Lane::Compute,
+        [goes_on = goes_on_] {
+          const auto until = Clock::now() + longest_hold;
+          while (!goes_on->load(std::memory_order_acquire) && Clock::now() < until)
+            std::this_thread::yield();
+        },
+        "a wait for work that is measured");
+  }
+  ~Hold() { go_on(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  void go_on() { goes_on_->store(true, std::memory_order_release); }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> goes_on_ = std::make_shared<std::atomic<bool>>(false);
+};
 
 struct Runs {
   std::vector<double> seconds;
@@ -51,12 +81,14 @@ WorkSeconds host_seconds(const std::function<void()>& work) {
 
 Stopwatch stopwatch_of(device::Device& device) {
   return [&device](const std::function<void()>& work) {
+    Hold hold(device);
     const device::Mark start = device.timed_mark(Lane::Compute);
     const auto put = Clock::now();
     work();
     device.launched(Lane::Compute, "a piece of work that is measured");
     const double issue_seconds = seconds_since(put);
     const device::Mark end = device.timed_mark(Lane::Compute);
+    hold.go_on();
     device.wait(end);
     const double seconds = device.seconds(start, end);
     device.forget_times();

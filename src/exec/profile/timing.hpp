@@ -18,9 +18,9 @@ struct WorkSeconds {
 using Stopwatch = std::function<WorkSeconds(const std::function<void()>& work)>;
 // By the host's clock.
 WorkSeconds host_seconds(const std::function<void()>& work);
-// On Compute of a device, from where that comes to the work to where it has done it. Where the host
-// takes longer to put the work there than what is there before it, that counts, too. The device
-// outlives the stopwatch.
+// On Compute of a device, which begins once the host has put all of the work there: the time of the
+// device alone, also where the host takes longer to put a kernel there than the device to run it.
+// The lane is no thread of the host's, and the device outlives the stopwatch.
 Stopwatch stopwatch_of(device::Device& device);
 
 // Both repeat a piece of work: once to warm up, then at least five times, and while it is cheap

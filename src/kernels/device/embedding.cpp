@@ -208,7 +208,8 @@ struct TokenGradient {
     using Sums = Values<G, count>;
     Sums sums[tokens_at_once];
     Fetched<T, count> fetched[tokens_at_once];
-    const int there = Kokkos::min(tokens_at_once, found.present_count - first);
+    const int left = found.present_count - first;
+    const int there = left < tokens_at_once ? left : tokens_at_once;
     const auto place = [&](int i) {
       return column_of_table + found.present[first + i] * contributions.hidden;
     };

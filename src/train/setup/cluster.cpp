@@ -19,6 +19,7 @@
 #include "dist/transports.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/profile/profile_bytes.hpp"
 #include "nn/gemm/product.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
@@ -140,6 +141,8 @@ void warn(const std::string& text) {
   say("warning: " + text);
 }
 
+constexpr double warm_up_seconds = 1;
+
 // Adds what `table` lacks, with a progress bar.
 void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   std::unique_ptr<Progress> progress;
@@ -154,17 +157,21 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   // On the processor, but where the run computes on a GPU.
   const device::CpuDevice processor;
   const bool on_gpu = device.kind() == DeviceKind::Cuda;
+  const std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(setup.config);
   std::unique_ptr<exec::DeviceTier> tier;
   exec::MeasuredGpu gpu;
   if (on_gpu) {
-    tier = device.make_tier(device.room_bytes());
-    gpu = {&device.device(), tier.get(), device.staging()};
+    tier =
+        device.make_measuring_tier(exec::profile_bytes(setup.model, setup.declaration, *optimizer));
+    gpu = {&device.device(), tier.get(), device.staging(), warm_up_seconds};
   }
   const exec::MeasuredGpu* const where = on_gpu ? &gpu : nullptr;
   const Queue queue = on_gpu ? device.compute() : processor.queue(Lane::Compute);
+  const std::size_t rows = table.rows.size();
   exec::profile_model(queue, setup.model, setup.declaration, table, advance, where);
-  exec::profile_step(queue, *optim::make_optimizer(setup.config), setup.config.optimizer.name,
-                     setup.declaration.precision, table, where);
+  if (table.rows.size() > rows) gpu.warm_up_seconds = 0;  // it has warmed up
+  exec::profile_step(queue, *optimizer, setup.config.optimizer.name, setup.declaration.precision,
+                     table, where);
 }
 
 // While the processor computes, as it will in training.

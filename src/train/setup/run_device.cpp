@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -407,14 +408,6 @@ device::Span RunDevice::host_tier() const {
   return gpu_ ? gpu_->host_tier : device::Span();
 }
 
-std::int64_t RunDevice::room_bytes() {
-  expect(gpu_ != nullptr, "the room of a processor");
-  gpu_->drop_tier();
-  const std::int64_t free = device_->memory().free_bytes;
-  return device::automatic_gpu_budget(free, static_cast<int>(gpu_->assignment.sharing.size())) -
-         gpu_->workspace_bytes;
-}
-
 std::string RunDevice::machine_text(int threads) const {
   if (!gpu_) return exec::machine_text(threads);
   return exec::gpu_machine_text(gpu_->assignment.device.name);
@@ -422,9 +415,24 @@ std::string RunDevice::machine_text(int threads) const {
 
 std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
   if (!gpu_) return std::make_unique<exec::DeviceTier>(bytes, kind());
+  return make_gpu_tier(bytes, "");
+}
+
+std::unique_ptr<exec::DeviceTier> RunDevice::make_measuring_tier(std::int64_t needed_bytes) {
+  expect(gpu_ != nullptr, "a processor has no memory of its own");
+  gpu_->drop_tier();
+  const std::int64_t room =
+      device::measuring_room(gpu_->free_bytes(), static_cast<int>(gpu_->assignment.sharing.size()),
+                             needed_bytes + gpu_->workspace_bytes);
+  return make_gpu_tier(std::max<std::int64_t>(0, room - gpu_->workspace_bytes),
+                       "nodes that are measured");
+}
+
+std::unique_ptr<exec::DeviceTier> RunDevice::make_gpu_tier(std::int64_t bytes,
+                                                           const std::string& purpose) {
   device::CudaDevice& cuda = *gpu_->cuda;
   gpu_->drop_tier();
-  device::start_on_gpu([&] { cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes); });
+  device::start_on_gpu([&] { cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes); }, purpose);
   gpu_->has_tier = true;
   gpu_->step_numbers =
       cuda.reserved(Tier::Device)->allocate(gpu_->step_number_bytes(), "numbers of the step");

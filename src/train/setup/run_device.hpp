@@ -59,14 +59,15 @@ class RunDevice {
   // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
   std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
 
-  // What a tier of a GPU can have at most. Nothing of an earlier one is in use any more.
-  std::int64_t room_bytes();
   // What tables of costs are kept by: the processor with so many threads, or the GPU.
   std::string machine_text(int threads) const;
 
   // A tier in which Programs have `bytes`. Of a GPU there is one at a time: nothing of an earlier
   // one is in use any more.
   std::unique_ptr<exec::DeviceTier> make_tier(std::int64_t bytes);
+  // The same of a GPU, for nodes that are measured there: with `needed_bytes`, or all that is free
+  // where that is less. Whatever the budget is, others have the rest of the device.
+  std::unique_ptr<exec::DeviceTier> make_measuring_tier(std::int64_t needed_bytes);
   // Of a GPU, else null.
   exec::Staging* staging() { return staging_.get(); }
 
@@ -100,6 +101,7 @@ class RunDevice {
   class Gpu;
 
   void pin();
+  std::unique_ptr<exec::DeviceTier> make_gpu_tier(std::int64_t bytes, const std::string& purpose);
 
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<device::Device> device_;
