@@ -30,7 +30,7 @@ Setup tiny_setup() {
 TEST(ProductChoices, OfAGpuSayNothingAboutAProcessorAndOnesOwnAreKept) {
   const test::Scratch scratch;
   ::setenv("GARONNE_CACHE", scratch.path("cache").c_str(), 1);
-  const Setup setup = tiny_setup();
+  const train::Setup setup = tiny_setup();
   const std::vector<std::string> keys =
       exec::product_keys(setup.model, setup.declaration.precision);
   ASSERT_GE(keys.size(), 3U);
