@@ -24,7 +24,9 @@ Setup tiny_setup() {
   config.train.micro_batch = 1;
   config.train.global_batch = 1;
   config.evaluation.batches = 0;
-  return make_setup(config, {65, {}, {}}, 1);
+  DataFacts facts;
+  facts.vocabulary = 65;
+  return make_setup(config, facts, 1);
 }
 
 TEST(ProductChoices, OfAGpuSayNothingAboutAProcessorAndOnesOwnAreKept) {
