@@ -24,13 +24,15 @@ Setup tiny_setup() {
   config.train.micro_batch = 1;
   config.train.global_batch = 1;
   config.evaluation.batches = 0;
-  return make_setup(config, {65, {}, {}}, 1);
+  DataFacts facts;
+  facts.vocabulary = 65;
+  return make_setup(config, facts, 1);
 }
 
 TEST(ProductChoices, OfAGpuSayNothingAboutAProcessorAndOnesOwnAreKept) {
   const test::Scratch scratch;
   ::setenv("GARONNE_CACHE", scratch.path("cache").c_str(), 1);
-  const Setup setup = tiny_setup();
+  const train::Setup setup = tiny_setup();
   const std::vector<std::string> keys =
       exec::product_keys(setup.model, setup.declaration.precision);
   ASSERT_GE(keys.size(), 3U);
