@@ -52,6 +52,7 @@ void print_manifest(const std::string& path, const train::Manifest& manifest) {
              counted(std::ssize(manifest.tensors), "tensor"),
              counted(std::ssize(manifest.files), "file"), format_bytes(bytes),
              counted(manifest.threads, "thread"));
+  if (manifest.gpu) fmt::print("  {}\n", printable(to_text(*manifest.gpu)));
   for (const train::KeyChange& change : manifest.changes)
     fmt::print("  {}\n", printable(to_text(change)));
   if (manifest.beginning) fmt::print("  began with {}\n", printable(to_text(*manifest.beginning)));

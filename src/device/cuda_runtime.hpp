@@ -53,6 +53,9 @@ class CudaRuntime {
                                 CudaProperties& properties) = 0;        // GetDeviceProperties
   virtual CudaStatus compute_mode(int ordinal, ComputeMode& mode) = 0;  // DeviceGetAttribute
   virtual CudaStatus bus_id(int ordinal, std::string& id) = 0;          // DeviceGetPCIBusId
+  // 13020 is 13.2: the newest that the driver knows, and that of the library.
+  virtual CudaStatus driver_version(int& version) = 0;   // DriverGetVersion
+  virtual CudaStatus runtime_version(int& version) = 0;  // RuntimeGetVersion
   // Of the calling thread: what it calls from now on goes to that device. Without it a thread's
   // first call makes a context on device 0.
   virtual CudaStatus set_device(int ordinal) = 0;                             // SetDevice

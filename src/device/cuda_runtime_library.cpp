@@ -73,6 +73,13 @@ class Library final : public CudaRuntime {
     return status(error);
   }
 
+  CudaStatus driver_version(int& version) override {
+    return status(cudaDriverGetVersion(&version));
+  }
+  CudaStatus runtime_version(int& version) override {
+    return status(cudaRuntimeGetVersion(&version));
+  }
+
   CudaStatus compute_mode(int ordinal, ComputeMode& mode) override {
     int value = 0;
     const cudaError_t error = cudaDeviceGetAttribute(&value, cudaDevAttrComputeMode, ordinal);

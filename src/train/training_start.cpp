@@ -13,6 +13,7 @@
 #include "base/seconds.hpp"
 #include "base/version.hpp"
 #include "plan/model/step_costs.hpp"
+#include "train/checkpoint/gpu_record.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/initial_parameters.hpp"
 #include "train/plans/given_programs.hpp"
@@ -393,10 +394,11 @@ void TrainingRun::make_state() {
     prepare_run_directory(config_);
     if (const auto tokenizer = workload_->tokenizer())
       save_tokenizer(config_.run.directory, *tokenizer);
-    const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
-                                            {"version", 1},
-                                            {"threads", threads_},
-                                            {"products", products_.to_json()}};
+    nlohmann::ordered_json choices = {{"format", "garonne.choices"},
+                                      {"version", 1},
+                                      {"threads", threads_},
+                                      {"products", products_.to_json()}};
+    if (const auto gpu = device_->gpu()) choices["gpu"] = to_json(*gpu);
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
@@ -461,6 +463,7 @@ void TrainingRun::begin() {
   Manifest manifest;
   manifest.config = config_to_toml(config_);
   manifest.threads = threads_;
+  manifest.gpu = device_->gpu();
   manifest.products = products_.to_json();
   manifest.data = workload_->manifest();
   manifest.data["contents"] = contents_;

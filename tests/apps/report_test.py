@@ -193,6 +193,19 @@ class ReportTest(ProgramTest):
             file.write('{"step":7,"lo')
         self.assertEqual(self.reported(directory, "--budgets", 0)["summary"]["steps"], 6)
 
+    def test_the_gpu_of_the_run(self):
+        self.assertNotIn("gpu", self.data["summary"])
+        directory = self.copied("gpu")
+        choices = json.loads((directory / "choices.json").read_text())
+        gpu = {"name": "NVIDIA H100 80GB HBM3", "architecture": 90, "memory_bytes": 80 * 2**30, "driver": "580.95.05",
+               "driver_cuda": "13.2", "runtime_cuda": "13.0"}
+        (directory / "choices.json").write_text(json.dumps(choices | {"gpu": gpu}))
+        self.assertEqual(self.reported(directory, "--budgets", 0)["summary"]["gpu"],
+                         "NVIDIA H100 80GB HBM3, architecture 90, 80.00 GiB, driver 580.95.05 (CUDA 13.2), run time 13.0")
+        (directory / "report.html").unlink()
+        (directory / "choices.json").write_text(json.dumps(choices | {"gpu": gpu | {"architecture": "Hopper"}}))
+        self.refused(directory, 5, "choices.json", "gpu.architecture")
+
     def refused(self, directory, code, *words):
         done = run("report", directory, check=code)
         self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)

@@ -44,6 +44,18 @@ CudaStatus FakeCudaRuntime::compute_mode(int ordinal, ComputeMode& mode) {
   return CudaStatus::Success;
 }
 
+CudaStatus FakeCudaRuntime::driver_version(int& version) {
+  GARONNE_FAKE_ENTER("cudaDriverGetVersion", false);
+  version = 13020;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::runtime_version(int& version) {
+  GARONNE_FAKE_ENTER("cudaRuntimeGetVersion", false);
+  version = 13000;
+  return CudaStatus::Success;
+}
+
 CudaStatus FakeCudaRuntime::bus_id(int ordinal, std::string& id) {
   GARONNE_FAKE_ENTER("cudaDeviceGetPCIBusId", false);
   if (ordinal != 0) return keep(invalid_value);

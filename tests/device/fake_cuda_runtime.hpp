@@ -122,6 +122,8 @@ class FakeCudaRuntime final : public CudaRuntime {
   CudaStatus properties(int ordinal, CudaProperties& properties) override;
   CudaStatus compute_mode(int ordinal, ComputeMode& mode) override;
   CudaStatus bus_id(int ordinal, std::string& id) override;
+  CudaStatus driver_version(int& version) override;
+  CudaStatus runtime_version(int& version) override;
   CudaStatus set_device(int ordinal) override;
   CudaStatus memory_info(std::size_t& free, std::size_t& total) override;
   CudaStatus allocate(void*& memory, std::size_t bytes) override;

@@ -12,6 +12,7 @@
 #include "base/json_input.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
+#include "train/checkpoint/gpu_record.hpp"
 
 namespace garonne::train {
 
@@ -43,6 +44,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
                                  {"config", manifest.config},      {"products", manifest.products},
                                  {"data", manifest.data}};
   if (!manifest.sums.empty()) json["sums"] = manifest.sums;
+  if (manifest.gpu) json["gpu"] = to_json(*manifest.gpu);
   if (manifest.saved_at > 0) json["saved_at"] = manifest.saved_at;
   for (const KeyChange& change : manifest.changes) json["changes"].push_back(to_json(change));
   if (manifest.beginning) json["beginning"] = to_json(*manifest.beginning);
@@ -98,6 +100,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
   }
   manifest.data = object_or_none(root.key("data"));
   if (root.has("sums")) manifest.sums = root.key("sums").text();
+  if (root.has("gpu")) manifest.gpu = gpu_from_json(root.key("gpu"));
   if (root.has("saved_at")) manifest.saved_at = root.key("saved_at").integer(0, most_seconds);
   if (root.has("changes")) {
     for (const JsonPlace& change : root.key("changes").elements())

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/gpu_facts.hpp"
 #include "train/checkpoint/beginning.hpp"
 #include "train/checkpoint/key_change.hpp"
 
@@ -35,6 +36,7 @@ struct Manifest {
   std::int64_t step = 0;
   std::string config;  // the effective configuration, TOML
   int threads = 0;
+  std::optional<device::GpuFacts> gpu;  // of rank 0, where the run was on one
   nlohmann::json products;
   std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file

@@ -15,6 +15,7 @@
 #include "base/json_output.hpp"
 #include "base/key_limits.hpp"
 #include "base/version.hpp"
+#include "train/checkpoint/gpu_record.hpp"
 #include "train/plans/budget_curve.hpp"
 #include "train/plans/memory_sweep.hpp"
 #include "train/plans/step_rates.hpp"
@@ -127,12 +128,21 @@ ordered_json memory_json(const RankProgram& rank) {
   return memory;
 }
 
-int threads_of_run(const std::string& run_directory) {
+// What choices.json says of the machine.
+struct RunMachine {
+  int threads = 0;
+  std::optional<device::GpuFacts> gpu;
+};
+
+RunMachine machine_of_run(const std::string& run_directory) {
   const std::string path = run_directory + "/choices.json";
   const nlohmann::json json = parse_json(read_text_file(path), path, FileOwner::Run);
   const JsonFile choices(json, path, FileOwner::Run);
   choices.root().expect_format("garonne.choices", 1);
-  return static_cast<int>(choices.root().key("threads").integer(1, most_threads));
+  RunMachine machine{.threads =
+                         static_cast<int>(choices.root().key("threads").integer(1, most_threads))};
+  if (choices.root().has("gpu")) machine.gpu = gpu_from_json(choices.root().key("gpu"));
+  return machine;
 }
 
 // What the run was planned with; empty where it was started by a version that did not leave it.
@@ -170,7 +180,8 @@ void replace(std::string& text, std::string_view mark, std::string_view content)
 ordered_json report_data(const std::string& run_directory, const ReportOptions& options) {
   const RunConfig config = run_directory_config(run_directory);
   const std::vector<StepMetrics> rows = read_metrics(run_directory);
-  const int threads = threads_of_run(run_directory);
+  const RunMachine machine = machine_of_run(run_directory);
+  const int threads = machine.threads;
   const int ranks = static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor);
   const std::vector<RankProgram> programs = read_rank_programs(run_directory, ranks);
 
@@ -183,6 +194,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
       {"metrics", metrics_json(rows)}, {"time", time_json(rows)},
       {"utilisation", nullptr}};
 
+  if (machine.gpu) data["summary"]["gpu"] = to_text(*machine.gpu);
   std::map<std::string, std::string> kinds;
   data["sizes"] = nullptr;
   data["parameters"] = nullptr;

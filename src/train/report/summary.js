@@ -54,6 +54,7 @@ function factsTable() {
           config["grid.tensor"]
     ],
     ["threads a rank", String(summary.threads)],
+    ...(summary.gpu ? [["GPU", summary.gpu]] : []),
     [
       "a step",
       plural(Number(config["train.global_batch"]), "sample") +

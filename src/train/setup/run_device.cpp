@@ -117,6 +117,7 @@ class RunDevice::Gpu {
         config.grid.transport == "nccl");
     assignment = std::move(found.mine);
     table = std::move(found.table);
+    session.agree([&] { facts = device::gpu_facts(*runtime, assignment.device.ordinal); });
     transport = config.grid.transport;
     if (transport != "auto") return;
     // NCCL has one rank on a device.
@@ -210,6 +211,7 @@ class RunDevice::Gpu {
 
   const std::unique_ptr<device::CudaRuntime> runtime;
   device::DeviceAssignment assignment;
+  device::GpuFacts facts;
   std::string table;      // of all ranks' devices, for people; on rank 0
   std::string transport;  // what grid.transport comes to
   device::CudaDevice* cuda = nullptr;
@@ -406,6 +408,11 @@ void RunDevice::pin_host_tier(std::int64_t room_bytes) {
 
 device::Span RunDevice::host_tier() const {
   return gpu_ ? gpu_->host_tier : device::Span();
+}
+
+std::optional<device::GpuFacts> RunDevice::gpu() const {
+  if (!gpu_) return {};
+  return gpu_->facts;
 }
 
 std::string RunDevice::machine_text(int threads) const {

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/config.hpp"
 #include "device/device.hpp"
+#include "device/gpu_facts.hpp"
 #include "dist/session.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
@@ -59,6 +61,8 @@ class RunDevice {
   // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
   std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
 
+  // Which one it is, of this rank; nothing where it is no GPU.
+  std::optional<device::GpuFacts> gpu() const;
   // What tables of costs are kept by: the processor with so many threads, or the GPU.
   std::string machine_text(int threads) const;
 
