@@ -11,8 +11,8 @@ namespace garonne::kernels::device {
 namespace {
 
 // So few rows at a time that the second look at a row finds it in the cache.
-constexpr int row_groups = 16;
-constexpr unsigned resident_rows = 3;
+constexpr int row_groups = 32;
+constexpr unsigned resident_rows = 1;
 constexpr int sum_groups = 16;
 
 // How e^(logit - shift) is computed for sums and gradients in T.

@@ -124,8 +124,8 @@ struct Elementwise {
 };
 
 // function.at<width>(i) for i = 0, width, …: elements [i, i + width), which one thread has; what is
-// left over as at<1>(i). Not one element is met twice.
-template <int width, typename Space, typename Function>
+// left over as at<1>(i). Not one element is met twice. `resident` as for teams.
+template <int width, unsigned resident = 4, typename Space, typename Function>
 void elementwise(const Space& space, std::int64_t n, const Function& function) {
   constexpr int groups = 8;
   constexpr std::int64_t elements = groups * lanes_of_group * width;
@@ -133,7 +133,6 @@ void elementwise(const Space& space, std::int64_t n, const Function& function) {
   constexpr std::int64_t many_teams = 1024;
   const int rounds = n >= 4 * many_teams * elements ? 4 : 1;
   const std::int64_t of_team = rounds * elements;
-  constexpr unsigned resident = 4;
   for_teams<groups, resident>(space, (n + of_team - 1) / of_team, 0,
                               Elementwise<width, Function>{function, n, rounds});
 }

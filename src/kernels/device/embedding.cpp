@@ -5,13 +5,14 @@
 #include "kernels/device/spaces.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace garonne::kernels::device {
 
 namespace {
 
 // A row a team: the sum of two rows of tables, or one; zeros where there is none.
-template <typename T>
+template <typename T, bool dropping>
 struct EmbeddingForward {
   static constexpr int groups = 4;
 
@@ -43,7 +44,7 @@ struct EmbeddingForward {
         read<count>(position + column, added);
         for (int i = 0; i < count; ++i) values[i] = values[i] + added[i];
       }
-      drop<count>(dropout, sample, in_sample + column, values);
+      if constexpr (dropping) drop<count>(dropout, sample, in_sample + column, values);
       write<count>(out + column, values);
     }
   };
@@ -76,7 +77,7 @@ struct Fill {
 };
 
 // What both tables' gradients are made of.
-template <typename T>
+template <typename T, bool dropping>
 struct Contributions {
   const T* gradient_out;
   Dropout dropout;
@@ -89,10 +90,10 @@ struct Contributions {
   template <int count, typename RowOf>
   KOKKOS_FUNCTION void add(std::int64_t n, const RowOf& row_of, std::int64_t column,
                            Values<Accumulation<T>, count>& sums) const {
-    constexpr int at_once = 8;
+    constexpr int at_once = 4;
     for (std::int64_t first = 0; first < n; first += at_once) {
-      std::int64_t rows[at_once];
-      Fetched<T, count> fetched[at_once];
+      std::int64_t rows[at_once] = {};
+      Fetched<T, count> fetched[at_once] = {};
       GARONNE_UNROLLED
       for (int i = 0; i < at_once; ++i) {
         if (first + i >= n) continue;
@@ -129,7 +130,7 @@ struct Contributions {
                                Values<Accumulation<T>, count>& sums) const {
     Values<Accumulation<T>, count> values;
     unpack<count>(fetched, values);
-    if (dropout.threshold != 0) {
+    if constexpr (dropping) {
       const std::int64_t global_row = dropout.first_element / hidden + row;
       drop<count>(dropout, samples[global_row / sequence], global_row % sequence * hidden + column,
                   values);
@@ -146,7 +147,7 @@ constexpr std::int64_t columns_of_team = table_groups * lanes_of_group * columns
 
 // A team has some rows of the table, looks through all tokens for theirs, and adds up what belongs
 // to each in the order of the rows.
-template <typename T>
+template <typename T, bool dropping>
 struct TokenGradient {
   static constexpr int masks_at_once = 128;
   static constexpr std::int64_t rows_at_once = masks_at_once * lanes_of_group;
@@ -168,7 +169,7 @@ struct TokenGradient {
   // Tokens whose first rows are read at once: most have no other.
   static constexpr int tokens_at_once = 4;
 
-  Contributions<T> contributions;
+  Contributions<T, dropping> contributions;
   const std::int64_t* tokens;
   Accumulation<T>* table;
   std::int64_t rows;
@@ -206,8 +207,8 @@ struct TokenGradient {
                                   Accumulation<T>* column_of_table, std::int64_t column) const {
     using G = Accumulation<T>;
     using Sums = Values<G, count>;
-    Sums sums[tokens_at_once];
-    Fetched<T, count> fetched[tokens_at_once];
+    Sums sums[tokens_at_once] = {};
+    Fetched<T, count> fetched[tokens_at_once] = {};
     const int left = found.present_count - first;
     const int there = left < tokens_at_once ? left : tokens_at_once;
     const auto place = [&](int i) {
@@ -274,9 +275,9 @@ struct TokenGradient {
 };
 
 // A team has a position (or a part of its columns) and adds up the samples in their order.
-template <typename T>
+template <typename T, bool dropping>
 struct PositionGradient {
-  Contributions<T> contributions;
+  Contributions<T, dropping> contributions;
   Accumulation<T>* table;
   std::int64_t rows;
   std::int64_t tiles;  // of a row
@@ -315,20 +316,30 @@ void clear(const Space& space, void* values, std::int64_t n) {
   elementwise<pack<G>>(space, n, Fill<G>{static_cast<G*>(values)});
 }
 
-template <typename T, typename Space>
-void add_token_rows(const Space& space, const Contributions<T>& contributions,
+// use(dropping) with whether something is dropped known when it is compiled: random words take
+// registers.
+template <typename Use>
+void with_dropping(const Dropout& dropout, const Use& use) {
+  if (dropout.threshold == 0) return use(std::false_type());
+  use(std::true_type());
+}
+
+template <typename T, bool dropping, typename Space>
+void add_token_rows(const Space& space, const Contributions<T, dropping>& contributions,
                     const std::int64_t* tokens, void* table, std::int64_t rows,
                     std::int64_t first_token, std::int64_t table_rows) {
+  using Kernel = TokenGradient<T, dropping>;
   const std::int64_t tiles = (contributions.hidden + columns_of_team - 1) / columns_of_team;
   // As many teams as a GPU carries out at once: each looks through all tokens.
   constexpr std::int64_t teams_at_once = 1024;
   const auto rows_of_team = static_cast<int>(std::clamp<std::int64_t>(
-      (table_rows + teams_at_once - 1) / teams_at_once, 1, TokenGradient<T>::most_rows_of_team));
+      (table_rows + teams_at_once - 1) / teams_at_once, 1, Kernel::most_rows_of_team));
   const std::int64_t teams = (table_rows + rows_of_team - 1) / rows_of_team * tiles;
-  for_teams<table_groups>(
-      space, teams, TokenGradient<T>::scratch_bytes,
-      TokenGradient<T>{contributions, tokens, static_cast<Accumulation<T>*>(table), rows,
-                       first_token, table_rows, tiles, rows_of_team});
+  constexpr unsigned resident = dropping ? 1 : 3;
+  for_teams<table_groups, resident>(
+      space, teams, Kernel::scratch_bytes,
+      Kernel{contributions, tokens, static_cast<Accumulation<T>*>(table), rows, first_token,
+             table_rows, tiles, rows_of_team});
 }
 
 }  // namespace
@@ -338,12 +349,14 @@ void embedding_forward(const Place& place, ElementType type, const std::int64_t*
                        const Dropout& dropout, const std::int64_t* samples, std::int64_t rows,
                        std::int64_t sequence, std::int64_t hidden) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    constexpr std::int64_t all = std::int64_t{1} << 62;  // tokens are not checked
-    for_teams<EmbeddingForward<T>::groups>(
-        space, rows, 0,
-        EmbeddingForward<T>{tokens, static_cast<const T*>(token_table),
-                            static_cast<const T*>(position_table), static_cast<T*>(out), dropout,
-                            samples, sequence, hidden, 0, all});
+    with_dropping(dropout, [&]<bool dropping>(std::bool_constant<dropping>) {
+      using Kernel = EmbeddingForward<T, dropping>;
+      constexpr std::int64_t all = std::int64_t{1} << 62;  // tokens are not checked
+      for_teams<Kernel::groups>(
+          space, rows, 0,
+          Kernel{tokens, static_cast<const T*>(token_table), static_cast<const T*>(position_table),
+                 static_cast<T*>(out), dropout, samples, sequence, hidden, 0, all});
+    });
   });
 }
 
@@ -355,20 +368,23 @@ void embedding_backward(const Place& place, ElementType type, const void* gradie
                         std::int64_t hidden, std::int64_t vocabulary, std::int64_t positions) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
     using G = Accumulation<T>;
-    const Contributions<T> contributions{static_cast<const T*>(gradient_out), dropout, samples,
-                                         sequence, hidden};
-    if (gradient_token_table != nullptr) {
-      if (!accumulate_token_table) clear<G>(space, gradient_token_table, vocabulary * hidden);
-      add_token_rows(space, contributions, tokens, gradient_token_table, rows, 0, vocabulary);
-    }
-    if (gradient_position_table != nullptr) {
-      if (!accumulate_position_table) clear<G>(space, gradient_position_table, positions * hidden);
-      const std::int64_t tiles = (hidden + columns_of_team - 1) / columns_of_team;
-      for_teams<table_groups>(
-          space, sequence * tiles, 0,
-          PositionGradient<T>{contributions, static_cast<G*>(gradient_position_table), rows,
-                              tiles});
-    }
+    with_dropping(dropout, [&]<bool dropping>(std::bool_constant<dropping>) {
+      const Contributions<T, dropping> contributions{static_cast<const T*>(gradient_out), dropout,
+                                                     samples, sequence, hidden};
+      if (gradient_token_table != nullptr) {
+        if (!accumulate_token_table) clear<G>(space, gradient_token_table, vocabulary * hidden);
+        add_token_rows(space, contributions, tokens, gradient_token_table, rows, 0, vocabulary);
+      }
+      if (gradient_position_table != nullptr) {
+        if (!accumulate_position_table)
+          clear<G>(space, gradient_position_table, positions * hidden);
+        const std::int64_t tiles = (hidden + columns_of_team - 1) / columns_of_team;
+        for_teams<table_groups>(
+            space, sequence * tiles, 0,
+            PositionGradient<T, dropping>{contributions, static_cast<G*>(gradient_position_table),
+                                          rows, tiles});
+      }
+    });
   });
 }
 
@@ -376,10 +392,11 @@ void embedding_rows(const Place& place, ElementType type, const std::int64_t* to
                     const void* table, std::int64_t first_token, std::int64_t table_rows, void* out,
                     std::int64_t rows, std::int64_t hidden) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    for_teams<EmbeddingForward<T>::groups>(
+    using Kernel = EmbeddingForward<T, false>;
+    for_teams<Kernel::groups>(
         space, rows, 0,
-        EmbeddingForward<T>{tokens, static_cast<const T*>(table), nullptr, static_cast<T*>(out),
-                            Dropout(), nullptr, rows, hidden, first_token, table_rows});
+        Kernel{tokens, static_cast<const T*>(table), nullptr, static_cast<T*>(out), Dropout(),
+               nullptr, rows, hidden, first_token, table_rows});
   });
 }
 
@@ -389,10 +406,10 @@ void embedding_rows_backward(const Place& place, ElementType type, const void* g
                              std::int64_t rows, std::int64_t hidden) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
     if (!accumulate) clear<Accumulation<T>>(space, gradient_table, table_rows * hidden);
-    add_token_rows(
-        space,
-        Contributions<T>{static_cast<const T*>(gradient_out), Dropout(), nullptr, rows, hidden},
-        tokens, gradient_table, rows, first_token, table_rows);
+    add_token_rows(space,
+                   Contributions<T, false>{static_cast<const T*>(gradient_out), Dropout(), nullptr,
+                                           rows, hidden},
+                   tokens, gradient_table, rows, first_token, table_rows);
   });
 }
 

@@ -45,16 +45,35 @@ KOKKOS_FUNCTION void random_words(PhiloxKey key, std::uint64_t step, std::int64_
   }
 }
 
+// The same for elements of whole groups of four.
+template <int count>
+KOKKOS_FUNCTION void random_words_of_groups(PhiloxKey key, std::uint64_t step, std::int64_t sample,
+                                            std::int64_t first,
+                                            Values<std::uint32_t, count>& words) {
+  static_assert(count % 4 == 0);
+  GARONNE_UNROLLED
+  for (int i = 0; i < count; i += 4) {
+    const PhiloxBlock block = philox_at(key, step, static_cast<std::uint64_t>(sample),
+                                        static_cast<std::uint64_t>(first / 4 + i / 4));
+    GARONNE_UNROLLED
+    for (int j = 0; j < 4; ++j) words[i + j] = block.word[j];
+  }
+}
+
 // values become 0 where they are dropped and `scale` times as large elsewhere. Elements `first` …
-// of a sample.
-template <int count, typename G>
+// of a sample; `of_groups`: whole groups of four.
+template <int count, bool of_groups = false, typename G>
 KOKKOS_FUNCTION void drop(const Dropout& dropout, std::int64_t sample, std::int64_t first,
                           Values<G, count>& values) {
   if (dropout.threshold == 0) return;
   const G scale = static_cast<G>(dropout.scale);
   Values<std::uint32_t, count> words;
   const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
-  random_words<count>(dropout.key, step, sample, first, words);
+  if constexpr (of_groups) {
+    random_words_of_groups<count>(dropout.key, step, sample, first, words);
+  } else {
+    random_words<count>(dropout.key, step, sample, first, words);
+  }
   for (int i = 0; i < count; ++i)
     values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
 }
