@@ -1,6 +1,7 @@
 #include "kernels/device/dropout.hpp"
 
 #include "kernels/device/combine.hpp"
+#include "kernels/device/own_row.hpp"
 #include "kernels/device/random_words.hpp"
 #include "kernels/device/spaces.hpp"
 
@@ -14,8 +15,7 @@ KOKKOS_INLINE_FUNCTION std::int64_t quotient(std::int64_t a, std::int64_t b) {
   return a / b;
 }
 
-// `of_groups`: samples are of whole groups of four random words, and so is what a thread has.
-template <typename T, bool of_groups>
+template <typename T>
 struct DropoutAdd {
   const T* residual;
   const T* x;
@@ -24,20 +24,17 @@ struct DropoutAdd {
   const std::int64_t* samples;
   std::int64_t elements_per_sample;
 
-  // Elements of one sample, which begins at `begin`.
+  // Elements of one sample.
   template <int count>
   KOKKOS_FUNCTION void add(std::int64_t first, std::int64_t sample, std::int64_t in_sample) const {
     using G = Accumulation<T>;
     Values<G, count> values;
-    const auto fetched = fetch<count>(x + first);
-    // Without one something that is there, and is not looked at.
-    const auto base = fetch<count>((residual == nullptr ? x : residual) + first);
-    unpack<count>(fetched, values);
-    drop<count, of_groups && count % 4 == 0>(dropout, samples[sample], in_sample, values);
+    read<count>(x + first, values);
+    drop<count>(dropout, samples[sample], in_sample, values);
     if (residual != nullptr) {
-      Values<G, count> sums;
-      unpack<count>(base, sums);
-      for (int i = 0; i < count; ++i) values[i] = sums[i] + values[i];
+      Values<G, count> base;
+      read<count>(residual + first, base);
+      for (int i = 0; i < count; ++i) values[i] = base[i] + values[i];
     }
     write<count>(out + first, values);
   }
@@ -46,8 +43,7 @@ struct DropoutAdd {
   KOKKOS_FUNCTION void at(std::int64_t first) const {
     std::int64_t sample = quotient(dropout.first_element + first, elements_per_sample);
     std::int64_t in_sample = dropout.first_element + first - sample * elements_per_sample;
-    if ((of_groups && count % 4 == 0) || in_sample + count <= elements_per_sample)
-      return add<count>(first, sample, in_sample);
+    if (in_sample + count <= elements_per_sample) return add<count>(first, sample, in_sample);
     for (int i = 0; i < count; ++i) {
       add<1>(first + i, sample, in_sample);
       if (++in_sample == elements_per_sample) {
@@ -55,6 +51,71 @@ struct DropoutAdd {
         ++sample;
       }
     }
+  }
+};
+
+// The same where samples, and all elements, are of whole packs of whole groups of four random
+// words. Numbers of samples may be in memory of the host: a team reads each of its own once.
+template <typename T>
+struct DropoutAddPacks {
+  static constexpr int groups = 8;
+  static constexpr unsigned resident = 4;
+  static constexpr int width = pack<T> < 4 ? 4 : pack<T>;
+  static constexpr int rounds = 4;
+  static constexpr std::int64_t of_round = std::int64_t{groups} * lanes_of_group * width;
+  static constexpr std::int64_t of_team = rounds * of_round;
+  static constexpr int most_samples = 64;
+  static constexpr int scratch_bytes = shared_bytes<std::int64_t>(most_samples);
+
+  DropoutAdd<T> whole;
+  std::int64_t elements;
+
+  KOKKOS_FUNCTION void add(std::int64_t first, std::int64_t number, std::int64_t in_sample) const {
+    using G = Accumulation<T>;
+    const bool has_residual = whole.residual != nullptr;
+    const auto fetched = fetch_packs<width>(whole.x + first);
+    // Without one something that is there, and is not looked at.
+    const auto base = fetch_packs<width>((has_residual ? whole.residual : whole.x) + first);
+    const Dropout& dropout = whole.dropout;
+    const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
+    Values<std::uint32_t, width> words;
+    random_words_of_groups<width>(dropout.key, step, number, in_sample, words);
+    Values<G, width> values;
+    unpack<width>(fetched, values);
+    const G scale = static_cast<G>(dropout.scale);
+    for (int i = 0; i < width; ++i)
+      values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
+    if (has_residual) {
+      Values<G, width> sums;
+      unpack<width>(base, sums);
+      for (int i = 0; i < width; ++i) values[i] = sums[i] + values[i];
+    }
+    write_packs<width>(whole.out + first, values);
+  }
+
+  template <typename Team>
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t block) const {
+    std::int64_t* const numbers = team.template shared<std::int64_t>(most_samples);
+    const std::int64_t length = whole.elements_per_sample;
+    const std::int64_t offset = whole.dropout.first_element;
+    const std::int64_t begin = block * of_team;
+    const std::int64_t end = Kokkos::min(elements, begin + of_team);
+    const std::int64_t first_sample = quotient(offset + begin, length);
+    const std::int64_t last_sample = quotient(offset + end - 1, length);
+    const auto there =
+        static_cast<int>(Kokkos::min<std::int64_t>(most_samples, last_sample - first_sample + 1));
+    team.each(there, [&](int i) { numbers[i] = whole.samples[first_sample + i]; });
+    team.wait();
+    team.each(Team::threads, [&](int thread) {
+      std::int64_t first = begin + thread * width;
+      std::int64_t sample = quotient(offset + first, length);
+      std::int64_t in_sample = offset + first - sample * length;
+      for (; first < end; first += of_round, in_sample += of_round) {
+        for (; in_sample >= length; in_sample -= length) ++sample;
+        const std::int64_t place = sample - first_sample;
+        add(first, place < most_samples ? numbers[place] : whole.samples[sample], in_sample);
+      }
+    });
   }
 };
 
@@ -91,18 +152,16 @@ void dropout_add(const Place& place, ElementType type, const void* residual, con
       return elementwise<pack<T>>(space, elements,
                                   Sum<T>{static_cast<const T*>(residual), from, to});
     }
-    // Whole groups of four random words.
-    constexpr int width = pack<T> < 4 ? 4 : pack<T>;
-    const auto* const base = static_cast<const T*>(residual);
-    if (dropout.first_element % width == 0 && elements_per_sample % width == 0) {
-      elementwise<width>(
-          space, elements,
-          DropoutAdd<T, true>{base, from, to, dropout, samples, elements_per_sample});
-    } else {
-      elementwise<width, 2>(
-          space, elements,
-          DropoutAdd<T, false>{base, from, to, dropout, samples, elements_per_sample});
-    }
+    const DropoutAdd<T> whole{
+        static_cast<const T*>(residual), from, to, dropout, samples, elements_per_sample};
+    using Packs = DropoutAddPacks<T>;
+    const bool packed = are_packed<T>(elements, residual, x, out) &&
+                        dropout.first_element % Packs::width == 0 &&
+                        elements_per_sample % Packs::width == 0 && elements % Packs::width == 0;
+    if (!packed) return elementwise<Packs::width, 2>(space, elements, whole);
+    for_teams<Packs::groups, Packs::resident>(space,
+                                              (elements + Packs::of_team - 1) / Packs::of_team,
+                                              Packs::scratch_bytes, Packs{whole, elements});
   });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/device/embedding.hpp"
 
+#include "kernels/device/near_samples.hpp"
 #include "kernels/device/random_words.hpp"
 #include "kernels/device/row.hpp"
 #include "kernels/device/spaces.hpp"
@@ -316,6 +317,12 @@ void clear(const Space& space, void* values, std::int64_t n) {
   elementwise<pack<G>>(space, n, Fill<G>{static_cast<G*>(values)});
 }
 
+// How many samples rows are of, those before them counted in.
+std::int64_t samples_of(const Dropout& dropout, std::int64_t rows, std::int64_t sequence,
+                        std::int64_t hidden) {
+  return rows == 0 ? 0 : (dropout.first_element / hidden + rows - 1) / sequence + 1;
+}
+
 // use(dropping) with whether something is dropped known when it is compiled: random words take
 // registers.
 template <typename Use>
@@ -351,11 +358,15 @@ void embedding_forward(const Place& place, ElementType type, const std::int64_t*
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
     with_dropping(dropout, [&]<bool dropping>(std::bool_constant<dropping>) {
       using Kernel = EmbeddingForward<T, dropping>;
+      const std::int64_t* const numbers =
+          dropping
+              ? near_samples(space, place, samples, samples_of(dropout, rows, sequence, hidden))
+              : nullptr;
       constexpr std::int64_t all = std::int64_t{1} << 62;  // tokens are not checked
       for_teams<Kernel::groups>(
           space, rows, 0,
           Kernel{tokens, static_cast<const T*>(token_table), static_cast<const T*>(position_table),
-                 static_cast<T*>(out), dropout, samples, sequence, hidden, 0, all});
+                 static_cast<T*>(out), dropout, numbers, sequence, hidden, 0, all});
     });
   });
 }
@@ -369,8 +380,12 @@ void embedding_backward(const Place& place, ElementType type, const void* gradie
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
     using G = Accumulation<T>;
     with_dropping(dropout, [&]<bool dropping>(std::bool_constant<dropping>) {
+      const std::int64_t* const numbers =
+          dropping
+              ? near_samples(space, place, samples, samples_of(dropout, rows, sequence, hidden))
+              : nullptr;
       const Contributions<T, dropping> contributions{static_cast<const T*>(gradient_out), dropout,
-                                                     samples, sequence, hidden};
+                                                     numbers, sequence, hidden};
       if (gradient_token_table != nullptr) {
         if (!accumulate_token_table) clear<G>(space, gradient_token_table, vocabulary * hidden);
         add_token_rows(space, contributions, tokens, gradient_token_table, rows, 0, vocabulary);

@@ -61,19 +61,15 @@ KOKKOS_FUNCTION void random_words_of_groups(PhiloxKey key, std::uint64_t step, s
 }
 
 // values become 0 where they are dropped and `scale` times as large elsewhere. Elements `first` …
-// of a sample; `of_groups`: whole groups of four.
-template <int count, bool of_groups = false, typename G>
+// of a sample.
+template <int count, typename G>
 KOKKOS_FUNCTION void drop(const Dropout& dropout, std::int64_t sample, std::int64_t first,
                           Values<G, count>& values) {
   if (dropout.threshold == 0) return;
   const G scale = static_cast<G>(dropout.scale);
   Values<std::uint32_t, count> words;
   const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
-  if constexpr (of_groups) {
-    random_words_of_groups<count>(dropout.key, step, sample, first, words);
-  } else {
-    random_words<count>(dropout.key, step, sample, first, words);
-  }
+  random_words<count>(dropout.key, step, sample, first, words);
   for (int i = 0; i < count; ++i)
     values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
 }

@@ -409,7 +409,10 @@ TEST(DeviceInitialise, HasTheBitsOfCpus) {
 
 void expect_dropout(const device::Place& place, ElementType type, const Dropout& dropout,
                     std::int64_t elements, std::int64_t elements_per_sample, bool with_residual) {
-  const std::vector<std::int64_t> samples = {7, 3, 1LL << 33, 12, 5};
+  std::vector<std::int64_t> samples = {7, 3, 1LL << 33, 12, 5};
+  while (static_cast<std::int64_t>(samples.size()) * elements_per_sample <
+         dropout.first_element + elements)
+    samples.push_back(2 * samples.back() + 1 - (samples.size() > 30 ? samples.back() : 0));
   const Array x = random_array(type, elements, 8);
   const Array residual = random_array(type, elements, 9);
   Array wanted(type, elements);
@@ -460,6 +463,14 @@ TEST(DeviceDropout, MasksAndSumsHaveTheBitsOfCpus) {
             piece.first_element = of_sample / 2 + 1;
             expect_dropout(place, type, piece, 2 * of_sample + 1, of_sample, residual);
           }
+        }
+        // Of whole packs: more than a team has, more samples than it keeps, and a piece.
+        for (const bool residual : {false, true}) {
+          expect_dropout(place, type, dropout, 3 * 8200, 8200, residual);
+          expect_dropout(place, type, dropout, 200 * 8, 8, residual);
+          Dropout piece = dropout;
+          piece.first_element = 504;
+          expect_dropout(place, type, piece, 2 * 1000 + 96, 1000, residual);
         }
       }
     }
