@@ -104,7 +104,9 @@ class Case:
         runner.announce(f"{self.model.name}: is it the same model")
         # The library computes spectra in float32, so all are compared in that.
         self.same = self.tools.compare(self.model.keys, self.folder / "same", device="cuda")
-        runner.result(f"{self.same['parameters']} parameters, loss {self.same['loss']:.6f}")
+        there = self.same["loss_of_the_other_on_the_device"]
+        other = "" if abs(there / self.same["loss"] - 1) < 1e-3 else f"; {there:.6f} in the other program on this device"
+        runner.result(f"{self.same['parameters']} parameters, loss {self.same['loss']:.6f}{other}")
         self.run_file = self.tools.run_file(self.model.keys, self.folder, self.data(), batch=self.model.batch,
                                             micro_batch=self.model.micro_batch, precision=self.model.precision)
         runner.use_cache(self.folder / "cache")

