@@ -51,8 +51,7 @@ bool are_packed(std::int64_t columns, const Places*... places) {
   return columns % pack<T> == 0 && (has_packs(places) && ...);
 }
 
-// Puts kernel.of_row(span, sums, row) for each row into the space, where the span, a group or a
-// team, has room for a row of `columns` elements of T in its registers; false where none has.
+// A row a group.
 template <typename T, typename Kernel>
 struct GroupRows {
   Kernel kernel;
@@ -68,6 +67,7 @@ struct GroupRows {
   }
 };
 
+// A row a team.
 template <typename T, typename Kernel>
 struct TeamRows {
   Kernel kernel;
@@ -78,6 +78,8 @@ struct TeamRows {
   }
 };
 
+// Puts kernel.of_row(span, sums, row) for each row into the space, where the span, a group or a
+// team, has room for a row of `columns` elements of T in its registers; false where none has.
 template <typename T, typename Space, typename Kernel>
 bool for_own_rows(const Space& space, std::int64_t rows, std::int64_t columns,
                   const Kernel& kernel) {
