@@ -23,6 +23,7 @@
 #include "train/run/run_tokenizer.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/start_check.hpp"
+#include "train/setup/whole_budget.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/training_text.hpp"
 #include "train/workload/training_order.hpp"
@@ -238,8 +239,10 @@ void TrainingRun::plan() {
   session_.agree([&] {
     if (!options_.given_programs.empty()) return;
     if (!plans_for_its_stage(whole_.grid, session_.rank())) return;
-    floor = floor_of_stage(whole_, own_stage, budget_, whole_.config.memory.plan,
-                           Effort::FirstThatFits);
+    floor = plan_beside_libraries(device_->kept_bytes(), [&] {
+      return floor_of_stage(whole_, own_stage, budget_, whole_.config.memory.plan,
+                            Effort::FirstThatFits);
+    });
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
   device_->use_kernels(session_);
@@ -271,9 +274,11 @@ void TrainingRun::plan() {
     work_ = model_work(whole_.config, whole_.facts, threads_, whole_.declaration.device,
                        costs_.product_roof);
   });
-  choice_ = options_.given_programs.empty()
-                ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
-                : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
+  choice_ = plan_beside_libraries(device_->kept_bytes(), [&] {
+    return options_.given_programs.empty()
+               ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
+               : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
+  });
   program_ = program_of_rank(setup_, choice_.program, session_.rank());
   choice_.evaluation = program_of_rank(setup_, std::move(choice_.evaluation), session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);

@@ -6,6 +6,7 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/whole_budget.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
@@ -59,15 +60,19 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double lin
   session.agree([&] {
     stage = whole.grid.coordinates_of(rank()).pipeline;
     if (plans_for_its_stage(whole.grid, rank())) {
-      floor = floor_of_stage(whole, stage, budget_bytes_, whole.config.memory.plan,
-                             Effort::FirstThatFits);
+      floor = plan_beside_libraries(device_->kept_bytes(), [&] {
+        return floor_of_stage(whole, stage, budget_bytes_, whole.config.memory.plan,
+                              Effort::FirstThatFits);
+      });
     }
   });
   compute_ = std::make_unique<ComputeSession>(threads);
   device_->use_kernels(session);
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), *device_, session);
   apply_costs(costs_, whole);
-  choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
+  choice_ = plan_beside_libraries(device_->kept_bytes(), [&] {
+    return choose_together(whole, stage, floor, budget_bytes_, setup_, session);
+  });
   products_ = nn::Products::from_json(costs_.products);
   const plan::Program program = program_of_rank(setup_, choice_.program, this->rank());
   session.agree([&] { device_->pin_recorded(setup_.model, program); });

@@ -187,12 +187,12 @@ class RunDevice::Gpu {
 
   // After libraries have loaded their code.
   std::string memory_text() const {
-    const device::MemoryFacts facts = cuda->memory();
-    const std::int64_t taken = facts.total_bytes - facts.free_bytes;
+    const device::MemoryFacts memory = cuda->memory();
+    const std::int64_t taken = memory.total_bytes - memory.free_bytes;
     return fmt::format(
         "device memory: {} taken by the driver, code of libraries and other processes, {} free; of "
         "the budget {} are workspaces of matrix products ({}); pinned on the host {}\n",
-        format_bytes(taken), format_bytes(facts.free_bytes), format_bytes(workspace_bytes),
+        format_bytes(taken), format_bytes(memory.free_bytes), format_bytes(workspace_bytes),
         exec::gpu_environment_text(), format_bytes(pinned_bytes_) + pinned_where());
   }
 
@@ -335,6 +335,10 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
                                   format_bytes(gpu_->workspace_bytes)));
   });
   return session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
+}
+
+std::int64_t RunDevice::kept_bytes() const {
+  return gpu_ ? gpu_->workspace_bytes : 0;
 }
 
 void RunDevice::use_kernels(dist::Session& session) {

@@ -60,6 +60,8 @@ class RunDevice {
   // What Programs may take of each rank: memory.budget, on GPUs less what libraries keep there of
   // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
   std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
+  // What libraries keep of memory.budget.
+  std::int64_t kept_bytes() const;
 
   // Which one it is, of this rank; nothing where it is no GPU.
   std::optional<device::GpuFacts> gpu() const;
