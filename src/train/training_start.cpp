@@ -12,7 +12,6 @@
 #include "base/output_file.hpp"
 #include "base/seconds.hpp"
 #include "base/version.hpp"
-#include "plan/model/step_costs.hpp"
 #include "train/checkpoint/gpu_record.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/initial_parameters.hpp"
@@ -256,20 +255,7 @@ void TrainingRun::plan() {
   products_ = nn::Products::from_json(costs.products);
   apply_costs(costs, whole_);
   // What this run was planned with; the cache may hold other models as well.
-  costs_ = costs;
-  std::erase_if(costs_.rows, [&](const auto& row) {
-    const auto& nodes = whole_.model.graph.nodes;
-    const std::string& precision = config_.train.precision;
-    return row.first != plan::step_cost_key("norm", precision) &&
-           row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
-           row.first != plan::step_cost_key(plan::sums_of(config_.optimizer.name), precision) &&
-           std::none_of(nodes.begin(), nodes.end(), [&](const plan::NodeSpec& node) {
-             for (int k = 0; k < node.keep_options(); ++k) {
-               if (plan::cost_key_of(node, k) == row.first) return true;
-             }
-             return false;
-           });
-  });
+  costs_ = costs_of_setup(whole_, costs);
   session_.agree([&] {
     work_ = model_work(whole_.config, whole_.facts, threads_, whole_.declaration.device,
                        costs_.product_roof);

@@ -1,10 +1,7 @@
 #include "exec/profile/profile_bytes.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "exec/profile/product_choice.hpp"
 #include "nn/element_type.hpp"
@@ -19,13 +16,9 @@ std::int64_t drawn_bytes(const nn::Declaration& declaration, std::int64_t elemen
 }
 
 std::int64_t table_bytes(const nn::Model& model, const nn::Declaration& declaration) {
-  std::map<std::string, std::int64_t> by_name;
-  for (const auto& node : model.nodes) {
-    for (const nn::ConstantTable& table : node->tables(declaration.precision))
-      by_name[table.name] = declaration.allocation(table.bytes);
-  }
   std::int64_t bytes = 0;
-  for (const auto& [name, one] : by_name) bytes += one;
+  for (const nn::ConstantTable& table : nn::constant_tables(model, declaration.precision))
+    bytes += declaration.allocation(table.bytes);
   return bytes;
 }
 

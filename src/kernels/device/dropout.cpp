@@ -77,14 +77,11 @@ struct DropoutAddPacks {
     // Without one something that is there, and is not looked at.
     const auto base = fetch_packs<width>((has_residual ? whole.residual : whole.x) + first);
     const Dropout& dropout = whole.dropout;
-    const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
     Values<std::uint32_t, width> words;
-    random_words_of_groups<width>(dropout.key, step, number, in_sample, words);
+    random_words_of_groups<width>(dropout.key, step_of(dropout), number, in_sample, words);
     Values<G, width> values;
     unpack<width>(fetched, values);
-    const G scale = static_cast<G>(dropout.scale);
-    for (int i = 0; i < width; ++i)
-      values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
+    drop_by<width>(dropout, words, values);
     if (has_residual) {
       Values<G, width> sums;
       unpack<width>(base, sums);

@@ -60,18 +60,27 @@ KOKKOS_FUNCTION void random_words_of_groups(PhiloxKey key, std::uint64_t step, s
   }
 }
 
-// values become 0 where they are dropped and `scale` times as large elsewhere. Elements `first` …
-// of a sample.
+KOKKOS_INLINE_FUNCTION std::uint64_t step_of(const Dropout& dropout) {
+  return dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
+}
+
+// values become 0 where their words drop them and `scale` times as large elsewhere.
+template <int count, typename G>
+KOKKOS_FUNCTION void drop_by(const Dropout& dropout, const Values<std::uint32_t, count>& words,
+                             Values<G, count>& values) {
+  const G scale = static_cast<G>(dropout.scale);
+  for (int i = 0; i < count; ++i)
+    values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
+}
+
+// The same by the words of elements `first` … of a sample.
 template <int count, typename G>
 KOKKOS_FUNCTION void drop(const Dropout& dropout, std::int64_t sample, std::int64_t first,
                           Values<G, count>& values) {
   if (dropout.threshold == 0) return;
-  const G scale = static_cast<G>(dropout.scale);
   Values<std::uint32_t, count> words;
-  const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
-  random_words<count>(dropout.key, step, sample, first, words);
-  for (int i = 0; i < count; ++i)
-    values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
+  random_words<count>(dropout.key, step_of(dropout), sample, first, words);
+  drop_by<count>(dropout, words, values);
 }
 
 }  // namespace garonne::kernels::device

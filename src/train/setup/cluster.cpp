@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "base/counted.hpp"
 #include "base/error.hpp"
@@ -22,6 +24,7 @@
 #include "exec/profile/profile_bytes.hpp"
 #include "nn/gemm/product.hpp"
 #include "optim/optimizer.hpp"
+#include "plan/model/step_costs.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/communicators.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -222,6 +225,19 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
   // Rank 0 chose among the libraries that it has.
   dist::agree_on(session, [&] { return product_facts(table.products); });
   return table;
+}
+
+plan::CostTable costs_of_setup(const Setup& setup, plan::CostTable costs) {
+  const std::string& precision = setup.config.train.precision;
+  const std::string& optimizer = setup.config.optimizer.name;
+  std::set<std::string> read = {plan::step_cost_key("norm", precision),
+                                plan::step_cost_key(optimizer, precision),
+                                plan::step_cost_key(plan::sums_of(optimizer), precision)};
+  for (const plan::NodeSpec& node : setup.model.graph.nodes) {
+    for (int k = 0; k < node.keep_options(); ++k) read.insert(plan::cost_key_of(node, k));
+  }
+  std::erase_if(costs.rows, [&](const auto& row) { return !read.contains(row.first); });
+  return costs;
 }
 
 plan::CostTable measure_costs_again(const Setup& setup, int threads, RunDevice& device) {

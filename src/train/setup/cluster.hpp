@@ -80,6 +80,9 @@ class Axes {
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              RunDevice& device, dist::Session& session);
 
+// Without rows that no plan of this setup reads.
+plan::CostTable costs_of_setup(const Setup& setup, plan::CostTable costs);
+
 // Measures every node of the model once more, keeps what took less time, and caches that: for a
 // table that was made while the machine did other things. On one rank.
 plan::CostTable measure_costs_again(const Setup& setup, int threads, RunDevice& device);
