@@ -1,19 +1,18 @@
 #include "kernels/device/dropout.hpp"
 
 #include "kernels/device/combine.hpp"
+#include "kernels/device/near_samples.hpp"
 #include "kernels/device/own_row.hpp"
+#include "kernels/device/quotient.hpp"
 #include "kernels/device/random_words.hpp"
 #include "kernels/device/spaces.hpp"
+
+#include <cstdint>
+#include <type_traits>
 
 namespace garonne::kernels::device {
 
 namespace {
-
-// Of numbers that are not negative; in 32 bits where they have no more, which takes a fifth.
-KOKKOS_INLINE_FUNCTION std::int64_t quotient(std::int64_t a, std::int64_t b) {
-  if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
-  return a / b;
-}
 
 template <typename T>
 struct DropoutAdd {
@@ -55,34 +54,32 @@ struct DropoutAdd {
 };
 
 // The same where samples, and all elements, are of whole packs of whole groups of four random
-// words. Numbers of samples may be in memory of the host: a team reads each of its own once.
-template <typename T>
+// words: one pack a thread, so that many reads are under way while words are made.
+template <typename T, bool has_residual>
 struct DropoutAddPacks {
   static constexpr int groups = 8;
   static constexpr unsigned resident = 4;
   static constexpr int width = pack<T> < 4 ? 4 : pack<T>;
-  static constexpr int rounds = 4;
-  static constexpr std::int64_t of_round = std::int64_t{groups} * lanes_of_group * width;
-  static constexpr std::int64_t of_team = rounds * of_round;
-  static constexpr int most_samples = 64;
-  static constexpr int scratch_bytes = shared_bytes<std::int64_t>(most_samples);
+  static constexpr std::int64_t of_team = std::int64_t{groups} * lanes_of_group * width;
 
   DropoutAdd<T> whole;
   std::int64_t elements;
 
-  KOKKOS_FUNCTION void add(std::int64_t first, std::int64_t number, std::int64_t in_sample) const {
+  KOKKOS_FUNCTION void add(std::int64_t first) const {
     using G = Accumulation<T>;
-    const bool has_residual = whole.residual != nullptr;
     const auto fetched = fetch_packs<width>(whole.x + first);
-    // Without one something that is there, and is not looked at.
-    const auto base = fetch_packs<width>((has_residual ? whole.residual : whole.x) + first);
+    Fetched<T, width> base;
+    if constexpr (has_residual) base = fetch_packs<width>(whole.residual + first);
     const Dropout& dropout = whole.dropout;
+    const std::int64_t place = dropout.first_element + first;
+    const std::int64_t sample = quotient(place, whole.elements_per_sample);
     Values<std::uint32_t, width> words;
-    random_words_of_groups<width>(dropout.key, step_of(dropout), number, in_sample, words);
+    random_words_of_groups<width>(dropout.key, step_of(dropout), whole.samples[sample],
+                                  place - sample * whole.elements_per_sample, words);
     Values<G, width> values;
     unpack<width>(fetched, values);
     drop_by<width>(dropout, words, values);
-    if (has_residual) {
+    if constexpr (has_residual) {
       Values<G, width> sums;
       unpack<width>(base, sums);
       for (int i = 0; i < width; ++i) values[i] = sums[i] + values[i];
@@ -92,26 +89,9 @@ struct DropoutAddPacks {
 
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t block) const {
-    std::int64_t* const numbers = team.template shared<std::int64_t>(most_samples);
-    const std::int64_t length = whole.elements_per_sample;
-    const std::int64_t offset = whole.dropout.first_element;
-    const std::int64_t begin = block * of_team;
-    const std::int64_t end = Kokkos::min(elements, begin + of_team);
-    const std::int64_t first_sample = quotient(offset + begin, length);
-    const std::int64_t last_sample = quotient(offset + end - 1, length);
-    const auto there =
-        static_cast<int>(Kokkos::min<std::int64_t>(most_samples, last_sample - first_sample + 1));
-    team.each(there, [&](int i) { numbers[i] = whole.samples[first_sample + i]; });
-    team.wait();
     team.each(Team::threads, [&](int thread) {
-      std::int64_t first = begin + thread * width;
-      std::int64_t sample = quotient(offset + first, length);
-      std::int64_t in_sample = offset + first - sample * length;
-      for (; first < end; first += of_round, in_sample += of_round) {
-        for (; in_sample >= length; in_sample -= length) ++sample;
-        const std::int64_t place = sample - first_sample;
-        add(first, place < most_samples ? numbers[place] : whole.samples[sample], in_sample);
-      }
+      const std::int64_t first = block * of_team + thread * width;
+      if (first < elements) add(first);
     });
   }
 };
@@ -149,16 +129,29 @@ void dropout_add(const Place& place, ElementType type, const void* residual, con
       return elementwise<pack<T>>(space, elements,
                                   Sum<T>{static_cast<const T*>(residual), from, to});
     }
-    const DropoutAdd<T> whole{
-        static_cast<const T*>(residual), from, to, dropout, samples, elements_per_sample};
-    using Packs = DropoutAddPacks<T>;
+    const std::int64_t of_samples =
+        (dropout.first_element + elements + elements_per_sample - 1) / elements_per_sample;
+    const DropoutAdd<T> whole{static_cast<const T*>(residual),
+                              from,
+                              to,
+                              dropout,
+                              near_samples(space, place, samples, of_samples),
+                              elements_per_sample};
+    constexpr int width = DropoutAddPacks<T, true>::width;
     const bool packed = are_packed<T>(elements, residual, x, out) &&
-                        dropout.first_element % Packs::width == 0 &&
-                        elements_per_sample % Packs::width == 0 && elements % Packs::width == 0;
-    if (!packed) return elementwise<Packs::width, 2>(space, elements, whole);
-    for_teams<Packs::groups, Packs::resident>(space,
-                                              (elements + Packs::of_team - 1) / Packs::of_team,
-                                              Packs::scratch_bytes, Packs{whole, elements});
+                        dropout.first_element % width == 0 && elements_per_sample % width == 0 &&
+                        elements % width == 0;
+    if (!packed) return elementwise<width, 2>(space, elements, whole);
+    const auto put = [&]<bool has_residual>(std::bool_constant<has_residual>) {
+      using Packs = DropoutAddPacks<T, has_residual>;
+      for_teams<Packs::groups, Packs::resident>(
+          space, (elements + Packs::of_team - 1) / Packs::of_team, 0, Packs{whole, elements});
+    };
+    if (residual == nullptr) {
+      put(std::false_type());
+    } else {
+      put(std::true_type());
+    }
   });
 }
 
