@@ -129,6 +129,9 @@ def compare(keys, folder, device="cpu"):
                  "not the same model")
     found = {"parameters": count, "loss": ours, "loss_of_the_other": loss}
     if device != "cpu":
+        # Made anew: a model that has run keeps coordinates where it ran.
+        model = references.make_model(keys, shape)
+        references.set_weights(model, keys["kind"], keys, tensors)
         model = model.to(device)
         there = references.loss_of(model, keys["kind"], inputs.to(device), targets.to(device)).item()
         found["loss_of_the_other_on_the_device"] = there
