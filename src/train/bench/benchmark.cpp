@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "train/bench/made_up_run.hpp"
@@ -13,11 +12,6 @@
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
 
 BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist::Session& session) {
   const MadeUpRun run(config, session);
@@ -31,10 +25,8 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   exec::StepOutputs last;
   constexpr std::int64_t warm_up = 2;
   for (std::int64_t step = 1; step <= steps + warm_up; ++step) {
-    const auto start = Clock::now();
     last = trainer.step(step);
-    if (step > warm_up)
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (step > warm_up) seconds.push_back(trainer.step_seconds());
     result.peak_bytes = std::max(result.peak_bytes, last.peak_bytes);
   }
   std::sort(seconds.begin(), seconds.end());

@@ -1,6 +1,9 @@
 #include "train/bench/made_up_run.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
 
 #include "base/philox.hpp"
 #include "train/plans/grid_plan.hpp"
@@ -12,7 +15,7 @@
 namespace garonne::train {
 namespace {
 
-exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
+exec::HostBatch made_up_batch(const Setup& setup) {
   exec::HostBatch batch;
   const std::int64_t vocabulary =
       std::max(setup.config.model.vocabulary, setup.facts.vocabulary);  // of tokens
@@ -21,7 +24,7 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
     if (!value.loaded || value.differentiable) continue;
     const PhiloxKey key = philox_key(1, value.name);
     const auto random = [&](std::int64_t i) {
-      return philox_at(key, number, 0, static_cast<std::uint64_t>(i)).word[0];
+      return philox_at(key, 0, 0, static_cast<std::uint64_t>(i)).word[0];
     };
     if (value.type != NumberType::Int64) {
       auto& values = batch.fields[value.name];
@@ -34,6 +37,13 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
     }
   }
   return batch;
+}
+
+std::int64_t bytes_of(const exec::HostBatch& batch) {
+  std::size_t bytes = 0;
+  for (const auto& [name, values] : batch.values) bytes += values.size() * sizeof(values[0]);
+  for (const auto& [name, values] : batch.fields) bytes += values.size() * sizeof(values[0]);
+  return static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace
@@ -116,6 +126,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .session = &run.session(),
                                                              .watch_gradient = {}});
   if (device.kind() == DeviceKind::Cuda) executor_->use_graphs(graph_use(setup.config));
+  batch_ = made_up_batch(setup);
 }
 
 exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {
@@ -127,11 +138,21 @@ exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {
                       static_cast<double>(config.train.global_batch);
   inputs.learning_rate = config.optimizer.learning_rate;
   inputs.clip_norm = config.optimizer.clip_norm;
-  inputs.load = [&](int micro_batch) {
-    return made_up_batch(run_.setup(),
-                         static_cast<std::uint64_t>(number * program_.micro_batches + micro_batch));
+  // Training has the next ones ready; copies of large fields would take a part of the step.
+  constexpr std::int64_t most_ready_bytes = std::int64_t{2} << 30;
+  const std::int64_t ready_count = std::min<std::int64_t>(
+      program_.micro_batches, most_ready_bytes / std::max<std::int64_t>(bytes_of(batch_), 1));
+  std::vector<exec::HostBatch> ready(static_cast<std::size_t>(ready_count), batch_);
+  inputs.load = [&](int) {
+    if (ready.empty()) return batch_;
+    exec::HostBatch next = std::move(ready.back());
+    ready.pop_back();
+    return next;
   };
-  return executor_->run(inputs);
+  const auto start = std::chrono::steady_clock::now();
+  exec::StepOutputs outputs = executor_->run(inputs);
+  step_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return outputs;
 }
 
 }  // namespace garonne::train

@@ -59,6 +59,8 @@ class MadeUpTrainer {
 
   // Steps count from 1. Collective over all ranks.
   exec::StepOutputs step(std::int64_t number);
+  // Of the last step, without making its data, which training does beside steps.
+  double step_seconds() const { return step_seconds_; }
   const plan::Program& program() const { return program_; }
 
  private:
@@ -68,6 +70,8 @@ class MadeUpTrainer {
   exec::ModelState state_;
   LowerMemory below_;
   std::unique_ptr<exec::Executor> executor_;
+  exec::HostBatch batch_;  // all micro-batches'
+  double step_seconds_ = 0;
 };
 
 }  // namespace garonne::train
