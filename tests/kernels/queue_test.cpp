@@ -25,6 +25,7 @@
 #include "kernels/row_deal.hpp"
 #include "kernels/scalar.hpp"
 #include "kernels/session.hpp"
+#include "kernels/sphere_products.hpp"
 #include "kernels/sphere_transform.hpp"
 #include "kernels/swiglu.hpp"
 
@@ -200,6 +201,10 @@ const Refusal refusals[] = {
     {"add_into", [](const Queue& q) { add_into(q, type, nullptr, nullptr, 0); }},
     {"sphere_analysis", [](const Queue& q) { sphere_analysis(q, {}); }},
     {"sphere_synthesis", [](const Queue& q) { sphere_synthesis(q, {}); }},
+    {"sphere_fold", [](const Queue& q) { sphere_fold(q, {}, nullptr, nullptr); }},
+    {"sphere_unfold", [](const Queue& q) { sphere_unfold(q, {}, nullptr, nullptr); }},
+    {"sphere_coefficients", [](const Queue& q) { sphere_coefficients(q, {}, nullptr, nullptr); }},
+    {"sphere_series", [](const Queue& q) { sphere_series(q, {}, nullptr, nullptr); }},
 };
 
 // The message of the refusal; empty where the kernel went on.

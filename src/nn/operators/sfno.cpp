@@ -15,6 +15,7 @@
 #include "nn/operators/channel_maps.hpp"
 #include "nn/operators/field_network.hpp"
 #include "nn/spectral/spectrum_collectives.hpp"
+#include "nn/spectral/sphere_contraction.hpp"
 #include "nn/spectral/sphere_layers.hpp"
 
 namespace garonne::nn {

@@ -11,6 +11,7 @@
 
 #include "nn/element_type.hpp"
 #include "nn/node_operations.hpp"
+#include "nn/spectral/sphere_products.hpp"
 #include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
@@ -19,6 +20,17 @@ struct SphereBasis::Table {
   struct Free {
     void operator()(void* bytes) const { ::operator delete (bytes, std::align_val_t{64}); }
   };
+
+  // fill(memory) makes what is there.
+  template <typename Fill>
+  const void* get(std::int64_t size, const Fill& fill) {
+    std::call_once(made, [&] {
+      bytes.reset(::operator new (static_cast<std::size_t>(size), std::align_val_t{64}));
+      fill(static_cast<std::byte*>(bytes.get()));
+    });
+    return bytes.get();
+  }
+
   std::once_flag made;
   std::unique_ptr<void, Free> bytes;
 };
@@ -28,7 +40,8 @@ SphereBasis::SphereBasis(SphereGridKind kind, std::int64_t latitudes, std::int64
     : grid_(make_sphere_grid(kind, latitudes, longitudes)),
       shape_{latitudes, longitudes, degrees, orders},
       rows_(rows),
-      tables_{std::make_shared<Table>(), std::make_shared<Table>()} {
+      tables_{std::make_shared<Table>(), std::make_shared<Table>()},
+      product_tables_{std::make_shared<Table>(), std::make_shared<Table>()} {
   if (!rows.cut()) return;
   // A slot without a row lies on the equator and weighs nothing.
   const auto take = [&](std::vector<double>& values, double missing) {
@@ -50,14 +63,31 @@ std::string SphereBasis::text() const {
                      shape_.longitudes, shape_.degrees, shape_.orders);
 }
 
+namespace {
+
+std::size_t number_of(kernels::ElementType type) {
+  return type == kernels::ElementType::Float64 ? 1 : 0;
+}
+
+}  // namespace
+
 const void* SphereBasis::table(kernels::ElementType type) const {
-  Table& table = *tables_[type == kernels::ElementType::Float64 ? 1 : 0];
-  std::call_once(table.made, [&] {
-    const auto bytes = static_cast<std::size_t>(table_bytes(type));
-    table.bytes.reset(::operator new (bytes, std::align_val_t{64}));
-    kernels::fill_sphere_table(type, shape_, grid_.cosines, table.bytes.get());
+  return tables_[number_of(type)]->get(table_bytes(type), [&](std::byte* bytes) {
+    kernels::fill_sphere_table(type, shape_, grid_.cosines, bytes);
   });
-  return table.bytes.get();
+}
+
+const void* SphereBasis::product_table(kernels::ElementType type) const {
+  return product_tables_[number_of(type)]->get(product_table_bytes(type), [&](std::byte* bytes) {
+    const kernels::SphereProductSizes sizes(shape_);
+    kernels::fill_sphere_product_tables(type, shape_, grid_.cosines, bytes,
+                                        bytes + sizes.functions() * kernels::element_bytes(type));
+  });
+}
+
+std::int64_t SphereBasis::product_table_bytes(kernels::ElementType type) const {
+  const kernels::SphereProductSizes sizes(shape_);
+  return (sizes.functions() + sizes.waves()) * kernels::element_bytes(type);
 }
 
 std::int64_t SphereBasis::table_bytes(kernels::ElementType type) const {
@@ -66,7 +96,8 @@ std::int64_t SphereBasis::table_bytes(kernels::ElementType type) const {
 
 std::string SphereBasis::table_name(kernels::ElementType type) const {
   const bool wide = type == kernels::ElementType::Float64;
-  return fmt::format("harmonics {} {}", text(), wide ? "float64" : "float32");
+  return fmt::format("harmonics {}{} {}", text(), multiplies_on_gpus() ? " as matrices" : "",
+                     wide ? "float64" : "float32");
 }
 
 std::string SphereBasis::weights_name() const {
@@ -74,8 +105,12 @@ std::string SphereBasis::weights_name() const {
 }
 
 std::vector<ConstantTable> SphereBasis::tables(kernels::ElementType type) const {
-  return {{table_name(type), table_bytes(type), [this, type] { return table(type); }},
-          {weights_name(), weight_bytes(), [this] { return grid_.weights.data(); }}};
+  const ConstantTable own = multiplies_on_gpus()
+                                ? ConstantTable{table_name(type), product_table_bytes(type),
+                                                [this, type] { return product_table(type); }}
+                                : ConstantTable{table_name(type), table_bytes(type),
+                                                [this, type] { return table(type); }};
+  return {own, {weights_name(), weight_bytes(), [this] { return grid_.weights.data(); }}};
 }
 
 namespace {
@@ -85,7 +120,10 @@ class SphereTransformNode : public Node {
  public:
   SphereTransformNode(std::shared_ptr<const SphereBasis> basis, std::int64_t batch,
                       std::int64_t channels)
-      : basis_(std::move(basis)), batch_(batch), channels_(channels) {}
+      : basis_(std::move(basis)),
+        batch_(batch),
+        channels_(channels),
+        products_(basis_->shape(), batch, channels) {}
 
   std::vector<ConstantTable> tables(Precision precision) const override {
     return basis_->tables(transform_type(precision));
@@ -103,6 +141,15 @@ class SphereTransformNode : public Node {
     spec.kind = kind;
     spec.cost_key = fmt::format("{} {} {}x{}", kind, basis_->text(), batch_, channels_);
     spec.gradient_aliases = {false};
+    if (declaration.device.is_gpu() && basis_->multiplies_on_gpus()) {
+      spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
+          spec.backward.transient_bytes = products_.transient_bytes(declaration);
+      spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+          spec.backward.floating_point_operations = products_.operations();
+      const int count = products_.kernel_count(declaration);
+      set_kernels(spec, count, count);
+      return spec;
+    }
     const std::int64_t workspace = declaration.allocation(kernels::sphere_workspace_bytes(
         transform_type(declaration.precision), basis_->shape(), declaration.threads));
     std::int64_t analysis = workspace;
@@ -121,7 +168,8 @@ class SphereTransformNode : public Node {
     const kernels::SphereShape& shape = basis_->shape();
     const double columns = 2.0 * static_cast<double>(batch_ * channels_);
     const double legendre = 2 * columns * static_cast<double>(shape.rows() * shape.northern_rows());
-    // A GPU's kernel adds up each order over all longitudes, of a row and its mirror at once.
+    // A GPU's kernel for an odd number of longitudes adds up each order over all longitudes, of a
+    // row and its mirror at once.
     const double fourier =
         declaration.device.is_gpu()
             ? 4 * columns *
@@ -142,17 +190,30 @@ class SphereTransformNode : public Node {
 
   at::Tensor analyse(const Context& context, const at::Tensor& field,
                      const kernels::SphereFactors& factors) const {
+    const at::Tensor coefficients =
+        at::empty({basis_->shape().rows(), batch_, channels_, 2},
+                  field.options().dtype(state_scalar_type(context.precision)));
+    if (multiplies(context)) {
+      products_.analyse(context.queue, product_table(context), factors_there(context, factors),
+                        field, coefficients);
+      return coefficients;
+    }
     const at::Tensor real = field.to(state_scalar_type(context.precision));
-    at::Tensor coefficients =
-        at::empty({basis_->shape().rows(), batch_, channels_, 2}, real.options());
     run(context, kernels::sphere_analysis, real, coefficients, factors);
     return coefficients;
   }
 
   at::Tensor synthesise(const Context& context, const at::Tensor& coefficients,
                         const kernels::SphereFactors& factors) const {
-    const at::Tensor field =
-        at::empty({batch_ * basis_->shape().points(), channels_}, coefficients.options());
+    const std::vector<std::int64_t> sizes = {batch_ * basis_->shape().points(), channels_};
+    if (multiplies(context)) {
+      const at::Tensor made =
+          at::empty(sizes, coefficients.options().dtype(compute_scalar_type(context.precision)));
+      products_.synthesise(context.queue, product_table(context), factors_there(context, factors),
+                           coefficients, made);
+      return made;
+    }
+    const at::Tensor field = at::empty(sizes, coefficients.options());
     run(context, kernels::sphere_synthesis, field, coefficients, factors);
     return field.to(compute_scalar_type(context.precision));
   }
@@ -162,6 +223,28 @@ class SphereTransformNode : public Node {
     return kernels::accumulation_type(element_type_of(precision));
   }
 
+  bool multiplies(const Context& context) const {
+    return context.queue.device == DeviceKind::Cuda && basis_->multiplies_on_gpus();
+  }
+
+  at::Tensor product_table(const Context& context) const {
+    const kernels::ElementType type = transform_type(context.precision);
+    const at::Tensor bytes =
+        context.table(basis_->table_name(type), basis_->product_table_bytes(type));
+    expect(bytes.defined(), "harmonics that are not on their device");
+    return bytes.view(state_scalar_type(context.precision));
+  }
+
+  // With the weights of rows where kernels read them.
+  kernels::SphereFactors factors_there(const Context& context,
+                                       const kernels::SphereFactors& factors) const {
+    const at::Tensor rows = context.table(basis_->weights_name(), basis_->weight_bytes());
+    if (!rows.defined() || factors.rows == nullptr) return factors;
+    kernels::SphereFactors there = factors;
+    there.rows = rows.view(at::kDouble).const_data_ptr<double>();
+    return there;
+  }
+
   void run(const Context& context, void (*transform)(const Queue&, const kernels::SphereArguments&),
            const at::Tensor& field, const at::Tensor& coefficients,
            const kernels::SphereFactors& factors) const {
@@ -169,33 +252,27 @@ class SphereTransformNode : public Node {
     // A GPU has no use for the parts of threads.
     const int threads = context.queue.device == DeviceKind::Cuda ? 1 : at::get_num_threads();
     const at::Tensor table = context.table(basis_->table_name(type), basis_->table_bytes(type));
-    const at::Tensor rows = context.table(basis_->weights_name(), basis_->weight_bytes());
     const at::Tensor workspace =
         at::empty({kernels::sphere_workspace_bytes(type, basis_->shape(), threads)},
                   tensor_options(context.queue, at::kByte));
-    const bool has_copies = table.defined();
-    const bool weighs = factors.rows != nullptr;
-    const at::Tensor copied_weights = has_copies ? rows.view(at::kDouble) : rows;
-    const kernels::SphereFactors used = kernels::SphereFactors{
-        .rows = has_copies && weighs ? copied_weights.const_data_ptr<double>() : factors.rows,
-        .single = factors.single,
-        .paired = factors.paired};
-    transform(context.queue, kernels::SphereArguments{
-                                 .type = type,
-                                 .shape = basis_->shape(),
-                                 .table = has_copies ? table.const_data_ptr() : basis_->table(type),
-                                 .factors = used,
-                                 .grid = field.data_ptr(),
-                                 .coefficients = coefficients.data_ptr(),
-                                 .batch = batch_,
-                                 .channels = channels_,
-                                 .workspace = workspace.data_ptr(),
-                                 .threads = threads});
+    transform(context.queue,
+              kernels::SphereArguments{
+                  .type = type,
+                  .shape = basis_->shape(),
+                  .table = table.defined() ? table.const_data_ptr() : basis_->table(type),
+                  .factors = factors_there(context, factors),
+                  .grid = field.data_ptr(),
+                  .coefficients = coefficients.data_ptr(),
+                  .batch = batch_,
+                  .channels = channels_,
+                  .workspace = workspace.data_ptr(),
+                  .threads = threads});
   }
 
   std::shared_ptr<const SphereBasis> basis_;
   std::int64_t batch_;
   std::int64_t channels_;
+  SphereProducts products_;
 };
 
 class SphereAnalysis : public SphereTransformNode {
@@ -238,203 +315,7 @@ class SphereSynthesis : public SphereTransformNode {
   }
 };
 
-class SphereContraction : public Node {
- public:
-  SphereContraction(SphereGroups groups, std::int64_t batch, std::int64_t inputs,
-                    std::int64_t outputs)
-      : groups_(std::move(groups)), batch_(batch), inputs_(inputs), outputs_(outputs) {}
-
-  plan::NodeSpec declare(const Declaration& declaration) const override {
-    plan::NodeSpec spec;
-    spec.kind = "sphere_contraction";
-    spec.cost_key =
-        fmt::format("sphere_contraction {} {}x{}x{}", groups_.text, batch_, inputs_, outputs_);
-    spec.gradient_aliases = {false};
-    spec.pins_inputs = {true};
-    spec.splits_backward = true;
-    // The weights of what is multiplied at once, or their gradient.
-    const std::int64_t at_once = groups_at_once(declaration.device.kind);
-    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
-        spec.backward.transient_bytes = spec.backward_weight.transient_bytes =
-            declaration.allocation(at_once * 2 * inputs_ * outputs_ *
-                                   state_bytes(declaration.precision));
-    const double operations = 8.0 * static_cast<double>(groups_.rows * batch_) *
-                              static_cast<double>(inputs_) * static_cast<double>(outputs_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
-            operations;
-    // Of each product its weights, and itself.
-    const int products = static_cast<int>((present() + at_once - 1) / at_once);
-    set_kernels(spec, 2 * products, 2 * products);
-    spec.backward_weight.kernels = 2 * products;
-    return spec;
-  }
-
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>& parameters, Record*) const override {
-    const at::Tensor x = complex_rows(inputs[0], inputs_);
-    const at::Tensor out = make_rows(outputs_, inputs[0]);
-    const at::Tensor y = complex_rows(out, outputs_);
-    for_each_product(context.queue.device, [&](const Groups& groups) {
-      at::Tensor target = rows_of(y, groups);
-      multiply(target, rows_of(x, groups), weights(context, parameters[0], groups));
-    });
-    return out;
-  }
-
-  // dx = dy · conj(w)ᵀ, dw = conj(x)ᵀ · dy, with a gradient's imaginary part that of the number.
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    const at::Tensor dy = complex_rows(arguments.output_gradient, outputs_);
-    if (arguments.weights) {
-      const at::Tensor x = complex_rows(arguments.inputs[0], inputs_);
-      const ParameterGradient& gradient = arguments.parameter_gradients[0];
-      const at::Tensor all = gradient.target.view({groups_.weights, inputs_, outputs_, 2});
-      if (!gradient.accumulate && present() < groups_.weights)
-        all.narrow(0, present(), groups_.weights - present()).zero_();
-      const at::Tensor sums =
-          at::empty({groups_at_once(context.queue.device), inputs_, outputs_, 2},
-                    arguments.output_gradient.options());
-      for_each_product(context.queue.device, [&](const Groups& groups) {
-        const at::Tensor sum = matrices_of(sums, 0, groups);
-        at::Tensor product = at::view_as_complex(sum);
-        multiply(product, rows_of(x, groups).transpose(-2, -1).conj(), rows_of(dy, groups));
-        at::Tensor target = matrices_of(all, groups.first, groups);
-        if (gradient.accumulate) {
-          target.add_(sum);
-        } else {
-          target.copy_(sum);
-        }
-      });
-    }
-    if (!arguments.wanted[0]) return {at::Tensor()};
-    const at::Tensor out = make_rows(inputs_, arguments.output_gradient);
-    const at::Tensor dx = complex_rows(out, inputs_);
-    for_each_product(context.queue.device, [&](const Groups& groups) {
-      at::Tensor target = rows_of(dx, groups);
-      multiply(target, rows_of(dy, groups),
-               weights(context, arguments.parameters[0], groups).transpose(-2, -1).conj());
-    });
-    return {out};
-  }
-
- private:
-  // Groups that there are.
-  std::int64_t present() const { return static_cast<std::int64_t>(groups_.begins.size()) - 1; }
-
-  // Groups of one row each, of which there are tens of thousands, are multiplied many at once on a
-  // GPU: as many as their weights are 64 MiB in float32.
-  std::int64_t groups_at_once(DeviceKind device) const {
-    constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
-    if (device != DeviceKind::Cuda || !groups_.single) return 1;
-    return std::min(groups_.weights,
-                    std::max<std::int64_t>(1, most_numbers / (2 * inputs_ * outputs_)));
-  }
-
-  // What is one product: a matrix each of one group, or batches of them.
-  struct Groups {
-    std::int64_t first;
-    std::int64_t count;
-    bool batched;
-  };
-  template <typename Work>
-  void for_each_product(DeviceKind device, const Work& work) const {
-    const std::int64_t at_once = groups_at_once(device);
-    for (std::int64_t first = 0; first < present(); first += at_once)
-      work(Groups{first, std::min(at_once, present() - first), at_once > 1});
-  }
-  static void multiply(at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
-    if (out.dim() == 3) {
-      at::bmm_out(out, left, right);
-    } else {
-      at::mm_out(out, left, right);
-    }
-  }
-
-  // [rows of the group and samples, channels], or of several groups of one row [groups, samples,
-  // channels].
-  at::Tensor rows_of(const at::Tensor& all, const Groups& groups) const {
-    const std::int64_t first = groups_.begins[static_cast<std::size_t>(groups.first)];
-    const std::int64_t end = groups_.begins[static_cast<std::size_t>(groups.first + groups.count)];
-    const at::Tensor rows = all.narrow(0, first * batch_, (end - first) * batch_);
-    return groups.batched ? rows.view({groups.count, batch_, rows.size(1)}) : rows;
-  }
-  // From matrix `first` on of [matrices, inputs, outputs, 2], the first axis only where there are
-  // several.
-  static at::Tensor matrices_of(const at::Tensor& all, std::int64_t first, const Groups& groups) {
-    return groups.batched ? all.narrow(0, first, groups.count) : all.select(0, first);
-  }
-
-  // With zeros in the rows of no group.
-  at::Tensor make_rows(std::int64_t channels, const at::Tensor& like) const {
-    at::Tensor rows = at::empty({groups_.rows, batch_, channels, 2}, like.options());
-    const std::int64_t used = groups_.begins.back();
-    if (used < groups_.rows) rows.narrow(0, used, groups_.rows - used).zero_();
-    return rows;
-  }
-
-  at::Tensor complex_rows(const at::Tensor& values, std::int64_t channels) const {
-    return at::view_as_complex(values.view({groups_.rows * batch_, channels, 2}));
-  }
-
-  // A copy: parameters and gradients may be at odd places of a bucket, and are no complex numbers
-  // there.
-  at::Tensor weights(const Context& context, const at::Tensor& all, const Groups& groups) const {
-    const at::Tensor own =
-        matrices_of(all.view({groups_.weights, inputs_, outputs_, 2}), groups.first, groups);
-    const at::Tensor copy =
-        at::empty(own.sizes(), own.options().dtype(state_scalar_type(context.precision)));
-    copy.copy_(own);
-    return at::view_as_complex(copy);
-  }
-
-  SphereGroups groups_;
-  std::int64_t batch_;
-  std::int64_t inputs_;
-  std::int64_t outputs_;
-};
-
-// The first packed row of a group.
-std::int64_t first_row_of(const kernels::SphereShape& shape, SphereWeights weights,
-                          std::int64_t group) {
-  return weights == SphereWeights::ByDegree ? shape.first_row(group) : group;
-}
-
 }  // namespace
-
-std::int64_t sphere_weights(const kernels::SphereShape& shape, SphereWeights weights) {
-  return weights == SphereWeights::ByDegree ? shape.degrees : shape.rows();
-}
-
-std::vector<std::int64_t> sphere_runs(const kernels::SphereShape& shape, SphereWeights weights,
-                                      std::int64_t members) {
-  std::vector<std::int64_t> begins;
-  for (std::int64_t member = 0; member <= members; ++member) {
-    begins.push_back(
-        first_row_of(shape, weights, even_begin(sphere_weights(shape, weights), members, member)));
-  }
-  return begins;
-}
-
-SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weights,
-                           const FieldCut& cut) {
-  SphereGroups groups;
-  const std::int64_t all = sphere_weights(shape, weights);
-  const std::int64_t first = even_begin(all, cut.members, cut.member);
-  for (std::int64_t group = first; group <= even_begin(all, cut.members, cut.member + 1); ++group) {
-    groups.begins.push_back(first_row_of(shape, weights, group) -
-                            first_row_of(shape, weights, first));
-  }
-  const std::vector<std::int64_t> runs = sphere_runs(shape, weights, cut.members);
-  for (std::size_t member = 0; member + 1 < runs.size(); ++member)
-    groups.rows = std::max(groups.rows, runs[member + 1] - runs[member]);
-  groups.weights = even_slots(all, cut.members);
-  groups.single = weights == SphereWeights::ByDegreeAndOrder;
-  groups.text = fmt::format("degrees {} orders {} by {}{}", shape.degrees, shape.orders,
-                            weights == SphereWeights::ByDegree ? "degree" : "order",
-                            cut.cuts() ? fmt::format(" over {}", cut.members) : "");
-  return groups;
-}
 
 std::unique_ptr<Node> make_sphere_analysis(std::shared_ptr<const SphereBasis> basis,
                                            std::int64_t batch, std::int64_t channels) {
@@ -443,10 +324,6 @@ std::unique_ptr<Node> make_sphere_analysis(std::shared_ptr<const SphereBasis> ba
 std::unique_ptr<Node> make_sphere_synthesis(std::shared_ptr<const SphereBasis> basis,
                                             std::int64_t batch, std::int64_t channels) {
   return std::make_unique<SphereSynthesis>(std::move(basis), batch, channels);
-}
-std::unique_ptr<Node> make_sphere_contraction(SphereGroups groups, std::int64_t batch,
-                                              std::int64_t inputs, std::int64_t outputs) {
-  return std::make_unique<SphereContraction>(std::move(groups), batch, inputs, outputs);
 }
 
 }  // namespace garonne::nn

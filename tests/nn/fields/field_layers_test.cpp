@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/spectral/sphere_contraction.hpp"
 #include "nn/spectral/sphere_layers.hpp"
 
 namespace garonne::nn {
@@ -247,27 +248,37 @@ TEST(SphereContraction, OnAGpuHasAProductOfSoManyGroups) {
   EXPECT_EQ(degrees.forward.kernels, 2 * 240);
 }
 
-// The kernel of a GPU adds up every order over every longitude; a processor's is a fast transform.
+// Products of a GPU add up half of the orders over a quarter of the longitudes, where that has as
+// many on both sides; else its kernel adds up every order over every longitude. A processor's is a
+// fast transform.
 TEST(SphereTransform, DeclaresTheOperationsOfItsDevice) {
-  const kernels::SphereShape shape{5, 12, 4, 3};
-  const auto basis =
-      std::make_shared<const SphereBasis>(SphereGridKind::LegendreGauss, 5, 12, 4, 3);
-  ASSERT_EQ(basis->shape().rows(), shape.rows());
-  double multiply_adds = 0;
-  for (int row = 0; row < 3; ++row) {
-    for (int order = 0; order < 3; ++order) {
-      // Row and mirror, real and imaginary.
-      for (int longitude = 0; longitude < 12; ++longitude) multiply_adds += 4;
+  for (const std::int64_t longitudes : {12, 13}) {
+    const auto basis =
+        std::make_shared<const SphereBasis>(SphereGridKind::LegendreGauss, 5, longitudes, 4, 3);
+    double multiply_adds = 0;
+    for (int row = 0; row < 3; ++row) {
+      if (longitudes == 12) {
+        // Sums and differences of rows, parts, and even and odd orders.
+        for (int matrix = 0; matrix < 8; ++matrix) {
+          for (int order = 0; order < 2; ++order)
+            multiply_adds += 4 /* of a quarter */ + 2 /* degrees */;
+        }
+      } else {
+        for (int order = 0; order < 3; ++order) {
+          // Row and mirror, real and imaginary.
+          for (std::int64_t longitude = 0; longitude < longitudes; ++longitude) multiply_adds += 4;
+        }
+        for (std::int64_t coefficient = 0; coefficient < basis->shape().rows(); ++coefficient)
+          multiply_adds += 2;
+      }
     }
-    for (std::int64_t coefficient = 0; coefficient < shape.rows(); ++coefficient)
-      multiply_adds += 2;
+    const auto node = make_sphere_analysis(basis, 2, 7);
+    const plan::NodeSpec on_device = node->declare(on_gpu(Precision::Float32));
+    EXPECT_EQ(on_device.forward.floating_point_operations, 2 * multiply_adds * 2 * 7);
+    EXPECT_EQ(on_device.backward.floating_point_operations, 2 * multiply_adds * 2 * 7);
+    EXPECT_NE(node->declare(Declaration()).forward.floating_point_operations,
+              on_device.forward.floating_point_operations);
   }
-  const auto node = make_sphere_analysis(basis, 2, 7);
-  const plan::NodeSpec on_device = node->declare(on_gpu(Precision::Float32));
-  EXPECT_EQ(on_device.forward.floating_point_operations, 2 * multiply_adds * 2 * 7);
-  EXPECT_EQ(on_device.backward.floating_point_operations, 2 * multiply_adds * 2 * 7);
-  EXPECT_NE(node->declare(Declaration()).forward.floating_point_operations,
-            on_device.forward.floating_point_operations);
 }
 
 }  // namespace
