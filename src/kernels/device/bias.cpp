@@ -81,7 +81,7 @@ void add_bias(const Place& place, ElementType type, void* y, const void* bias, s
 void bias_gradient(const Place& place, ElementType type, const void* gradient_y,
                    void* gradient_bias, bool accumulate, std::int64_t rows, std::int64_t n) {
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    sum_columns(space, static_cast<const T*>(gradient_y),
+    sum_columns(space, place, static_cast<const T*>(gradient_y),
                 static_cast<Accumulation<T>*>(gradient_bias), accumulate, rows, n, n);
   });
 }

@@ -440,10 +440,10 @@ void layer_norm_backward(const Place& place, ElementType type, const void* gradi
       }
     }
     if (gradient_gain != nullptr) {
-      sum_columns(space, partial, static_cast<G*>(gradient_gain), accumulate_parameters, partitions,
-                  hidden, 2 * hidden);
-      sum_columns(space, partial + hidden, static_cast<G*>(gradient_bias), accumulate_parameters,
+      sum_columns(space, place, partial, static_cast<G*>(gradient_gain), accumulate_parameters,
                   partitions, hidden, 2 * hidden);
+      sum_columns(space, place, partial + hidden, static_cast<G*>(gradient_bias),
+                  accumulate_parameters, partitions, hidden, 2 * hidden);
     }
   });
 }

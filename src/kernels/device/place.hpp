@@ -14,14 +14,16 @@ enum class Space { Serial, OpenMp, Cuda };
 // "serial", "openmp", "cuda".
 std::string_view to_string(Space space);
 
-// Doubles of a place's scratch.
+// Doubles of a place's scratch for sums of sums, and after them for sums of blocks of rows.
 inline constexpr std::int64_t scratch_doubles = 4096;
+inline constexpr std::int64_t block_doubles = std::int64_t{1} << 19;
 
 // It owns nothing and is copied freely. Kernels put into one place run one after the other.
 struct Place {
   Space space = Space::Serial;
-  void* instance = nullptr;   // of Cuda: the Kokkos::Cuda on the stream
-  double* scratch = nullptr;  // [scratch_doubles] in the memory of the space, for sums of sums
+  void* instance = nullptr;  // of Cuda: the Kokkos::Cuda on the stream
+  // [scratch_doubles + block_doubles] in the memory of the space.
+  double* scratch = nullptr;
 };
 
 }  // namespace garonne::kernels::device

@@ -334,8 +334,8 @@ void rms_norm_backward(const Place& place, ElementType type, const void* gradien
       }
     }
     if (gradient_gain != nullptr) {
-      sum_columns(space, partial, static_cast<G*>(gradient_gain), accumulate_gain, partitions,
-                  hidden, hidden);
+      sum_columns(space, place, partial, static_cast<G*>(gradient_gain), accumulate_gain,
+                  partitions, hidden, hidden);
     }
   });
 }

@@ -44,7 +44,8 @@ void make_team_scratch(const Kokkos::Cuda& space) {
 // kernel's call, since both wait for the device.
 struct Stream {
   explicit Stream(cudaStream_t stream) : space(std::make_unique<Kokkos::Cuda>(stream)) {
-    check(cudaMalloc(&scratch, static_cast<std::size_t>(scratch_doubles) * sizeof(double)),
+    check(cudaMalloc(&scratch,
+                     static_cast<std::size_t>(scratch_doubles + block_doubles) * sizeof(double)),
           "cudaMalloc of the kernels' scratch");
     make_team_scratch(*space);
   }

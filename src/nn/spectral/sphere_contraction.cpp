@@ -26,7 +26,7 @@ class SphereContraction : public Node {
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.splits_backward = true;
-    // The weights of what is multiplied at once, or their gradient.
+    // The weights of what is converted at once, or their gradient.
     const std::int64_t at_once = groups_at_once(declaration.device.kind);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
         spec.backward.transient_bytes = spec.backward_weight.transient_bytes =
@@ -37,10 +37,11 @@ class SphereContraction : public Node {
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
             operations;
-    // Of each product its weights, and itself.
-    const int products = static_cast<int>((present() + at_once - 1) / at_once);
-    set_kernels(spec, 2 * products, 2 * products);
-    spec.backward_weight.kernels = 2 * products;
+    // Weights are converted, and multiplied.
+    const std::int64_t conversions = (present() + at_once - 1) / at_once;
+    const auto kernels = static_cast<int>(conversions + (groups_.single ? conversions : present()));
+    set_kernels(spec, kernels, kernels);
+    spec.backward_weight.kernels = kernels;
     return spec;
   }
 
@@ -49,9 +50,12 @@ class SphereContraction : public Node {
     const at::Tensor x = complex_rows(inputs[0], inputs_);
     const at::Tensor out = make_rows(outputs_, inputs[0]);
     const at::Tensor y = complex_rows(out, outputs_);
-    for_each_product(context.queue.device, [&](const Groups& groups) {
-      at::Tensor target = rows_of(y, groups);
-      multiply(target, rows_of(x, groups), weights(context, parameters[0], groups));
+    for_conversions(context.queue.device, [&](const Groups& converted) {
+      const at::Tensor all = weights(context, parameters[0], converted);
+      for_products(converted, all, [&](const Groups& groups, const at::Tensor& weight) {
+        at::Tensor target = rows_of(y, groups);
+        multiply(target, rows_of(x, groups), weight);
+      });
     });
     return out;
   }
@@ -69,10 +73,14 @@ class SphereContraction : public Node {
       const at::Tensor sums =
           at::empty({groups_at_once(context.queue.device), inputs_, outputs_, 2},
                     arguments.output_gradient.options());
-      for_each_product(context.queue.device, [&](const Groups& groups) {
+      for_conversions(context.queue.device, [&](const Groups& groups) {
         const at::Tensor sum = matrices_of(sums, 0, groups);
-        at::Tensor product = at::view_as_complex(sum);
-        multiply(product, rows_of(x, groups).transpose(-2, -1).conj(), rows_of(dy, groups));
+        for_products(groups, at::view_as_complex(sum),
+                     [&](const Groups& own, const at::Tensor& gradient_of_own) {
+                       at::Tensor product = gradient_of_own;
+                       multiply(product, rows_of(x, own).transpose(-2, -1).conj(),
+                                rows_of(dy, own));
+                     });
         at::Tensor target = matrices_of(all, groups.first, groups);
         if (gradient.accumulate) {
           target.add_(sum);
@@ -84,10 +92,12 @@ class SphereContraction : public Node {
     if (!arguments.wanted[0]) return {at::Tensor()};
     const at::Tensor out = make_rows(inputs_, arguments.output_gradient);
     const at::Tensor dx = complex_rows(out, inputs_);
-    for_each_product(context.queue.device, [&](const Groups& groups) {
-      at::Tensor target = rows_of(dx, groups);
-      multiply(target, rows_of(dy, groups),
-               weights(context, arguments.parameters[0], groups).transpose(-2, -1).conj());
+    for_conversions(context.queue.device, [&](const Groups& converted) {
+      const at::Tensor all = weights(context, arguments.parameters[0], converted);
+      for_products(converted, all, [&](const Groups& groups, const at::Tensor& weight) {
+        at::Tensor target = rows_of(dx, groups);
+        multiply(target, rows_of(dy, groups), weight.transpose(-2, -1).conj());
+      });
     });
     return {out};
   }
@@ -96,26 +106,33 @@ class SphereContraction : public Node {
   // Groups that there are.
   std::int64_t present() const { return static_cast<std::int64_t>(groups_.begins.size()) - 1; }
 
-  // Groups of one row each, of which there are tens of thousands, are multiplied many at once on a
-  // GPU: as many as their weights are 64 MiB in float32.
+  // A GPU converts the weights of many groups at once, as many as are 64 MiB in float32, and
+  // multiplies those of one row each, of which there are tens of thousands, at once too.
   std::int64_t groups_at_once(DeviceKind device) const {
     constexpr std::int64_t most_numbers = std::int64_t{1} << 24;
-    if (device != DeviceKind::Cuda || !groups_.single) return 1;
+    if (device != DeviceKind::Cuda) return 1;
     return std::min(groups_.weights,
                     std::max<std::int64_t>(1, most_numbers / (2 * inputs_ * outputs_)));
   }
 
-  // What is one product: a matrix each of one group, or batches of them.
+  // One group, whose weights are a matrix, or several, whose weights have an axis for them.
   struct Groups {
     std::int64_t first;
     std::int64_t count;
-    bool batched;
+    bool several;
   };
   template <typename Work>
-  void for_each_product(DeviceKind device, const Work& work) const {
+  void for_conversions(DeviceKind device, const Work& work) const {
     const std::int64_t at_once = groups_at_once(device);
     for (std::int64_t first = 0; first < present(); first += at_once)
       work(Groups{first, std::min(at_once, present() - first), at_once > 1});
+  }
+  // work(groups, their matrices) for what is one product.
+  template <typename Work>
+  void for_products(const Groups& groups, const at::Tensor& matrices, const Work& work) const {
+    if (!groups.several || groups_.single) return work(groups, matrices);
+    for (std::int64_t i = 0; i < groups.count; ++i)
+      work(Groups{groups.first + i, 1, false}, matrices.select(0, i));
   }
   static void multiply(at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
     if (out.dim() == 3) {
@@ -131,12 +148,12 @@ class SphereContraction : public Node {
     const std::int64_t first = groups_.begins[static_cast<std::size_t>(groups.first)];
     const std::int64_t end = groups_.begins[static_cast<std::size_t>(groups.first + groups.count)];
     const at::Tensor rows = all.narrow(0, first * batch_, (end - first) * batch_);
-    return groups.batched ? rows.view({groups.count, batch_, rows.size(1)}) : rows;
+    return groups.several ? rows.view({groups.count, batch_, rows.size(1)}) : rows;
   }
   // From matrix `first` on of [matrices, inputs, outputs, 2], the first axis only where there are
   // several.
   static at::Tensor matrices_of(const at::Tensor& all, std::int64_t first, const Groups& groups) {
-    return groups.batched ? all.narrow(0, first, groups.count) : all.select(0, first);
+    return groups.several ? all.narrow(0, first, groups.count) : all.select(0, first);
   }
 
   // With zeros in the rows of no group.

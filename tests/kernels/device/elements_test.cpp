@@ -69,6 +69,9 @@ TEST(DeviceBias, GradientIsAddedUpInTheOrderOfCpus) {
       // Of few columns tiles are narrow, of so many wide.
       expect_bias_gradient(place, random_array(type, 130 * 2049, 3), 130, 2049);
       expect_bias_gradient(place, random_array(type, 20000 * 5, 3), 20000, 5);
+      // More blocks of rows than are added up at once; packed and not.
+      expect_bias_gradient(place, random_array(type, 140003 * 3, 3), 140003, 3);
+      expect_bias_gradient(place, random_array(type, 140000 * 8, 3), 140000, 8);
       // Of whole packs; more rows than a team has at once.
       expect_bias_gradient(place, random_array(type, 65 * 1000, 3), 65, 1000);
       expect_bias_gradient(place, random_array(type, 130 * 2056, 3), 130, 2056);

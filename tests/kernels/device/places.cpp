@@ -47,7 +47,8 @@ class KokkosEnvironment : public ::testing::Environment {
     Kokkos::initialize(
         Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true));
     scratch = static_cast<double*>(Kokkos::kokkos_malloc<Memory>(
-        static_cast<std::size_t>(device::scratch_doubles) * sizeof(double)));
+        static_cast<std::size_t>(device::scratch_doubles + device::block_doubles) *
+        sizeof(double)));
 #ifdef KOKKOS_ENABLE_CUDA
     instance.emplace();
     all = {{ device::Space::Cuda, &*instance, scratch }};

@@ -191,17 +191,19 @@ Contracted contract(const Node& node, DeviceKind device, Precision precision,
   return made;
 }
 
-TEST(SphereContraction, OnAGpuGroupsOfOneRowAreMultipliedManyAtOnce) {
+TEST(SphereContraction, OnAGpuManyGroupsAreConvertedAtOnceAndThoseOfOneRowMultiplied) {
   struct Case {
     std::int64_t degrees, batch, inputs, outputs;
     int members;
+    SphereWeights weights = SphereWeights::ByDegreeAndOrder;
   };
-  // The second: 12 at once, of 21 rows, so that the last product has fewer.
+  // The second: 12 at once, of 21 rows, so that the last product has fewer; the last: 3 at once.
   for (const Case& one :
-       {Case{5, 3, 4, 6, 1}, Case{6, 2, 1000, 699, 1}, Case{5, 1, 3, 2, 2}, Case{4, 2, 1, 1, 1}}) {
+       {Case{5, 3, 4, 6, 1}, Case{6, 2, 1000, 699, 1}, Case{5, 1, 3, 2, 2}, Case{4, 2, 1, 1, 1},
+        Case{5, 3, 4, 6, 1, SphereWeights::ByDegree}, Case{5, 1, 3, 2, 2, SphereWeights::ByDegree},
+        Case{5, 2, 2000, 1300, 1, SphereWeights::ByDegree}}) {
     const kernels::SphereShape shape{8, 16, one.degrees, one.degrees};
-    const SphereGroups groups =
-        sphere_groups(shape, SphereWeights::ByDegreeAndOrder, {one.members - 1, one.members});
+    const SphereGroups groups = sphere_groups(shape, one.weights, {one.members - 1, one.members});
     const auto node = make_sphere_contraction(groups, one.batch, one.inputs, one.outputs);
     const std::vector<std::int64_t> sizes = {groups.rows, one.batch, one.inputs, one.outputs};
     for (const Precision precision : precisions) {
@@ -239,13 +241,15 @@ TEST(SphereContraction, OnAGpuHasAProductOfSoManyGroups) {
   EXPECT_LE(together.forward.transient_bytes, std::int64_t{64} << 20);
   EXPECT_EQ(together.backward_weight.transient_bytes, 56 * matrix_bytes);
   EXPECT_EQ(together.forward.kernels, 2 * ((240 * 241 / 2 + 55) / 56));
-  // One after the other where weights are those of a degree, and on processors.
+  // One after the other where weights are those of a degree, and on processors with their weights.
   const plan::NodeSpec apart = of(diagonal, Declaration());
   EXPECT_EQ(apart.forward.transient_bytes, matrix_bytes);
   const SphereGroups by_degree = sphere_groups(shape, SphereWeights::ByDegree);
   const plan::NodeSpec degrees = of(by_degree, on_gpu(Precision::BFloat16));
-  EXPECT_EQ(degrees.forward.transient_bytes, matrix_bytes);
-  EXPECT_EQ(degrees.forward.kernels, 2 * 240);
+  EXPECT_EQ(degrees.forward.transient_bytes, 56 * matrix_bytes);
+  EXPECT_EQ(degrees.forward.kernels, 240 + 5);
+  EXPECT_EQ(of(by_degree, Declaration()).forward.transient_bytes, matrix_bytes);
+  EXPECT_EQ(of(by_degree, Declaration()).forward.kernels, 2 * 240);
 }
 
 // Products of a GPU add up half of the orders over a quarter of the longitudes, where that has as
