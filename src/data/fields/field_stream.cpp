@@ -26,13 +26,17 @@ class StepsFirst {
  public:
   StepsFirst(std::int64_t frames, std::int64_t values, std::int64_t batch)
       : frames_(frames), batch_(batch), frame_values_(frames > 0 ? values / frames : 0) {
-    sample_.resize(static_cast<std::size_t>(frames_ * frame_values_));
+    if (!in_place()) sample_.resize(static_cast<std::size_t>(frames_ * frame_values_));
     all_.resize(static_cast<std::size_t>(batch_ * frames_ * frame_values_));
   }
 
-  // Where a sample goes to; null where no frame is wanted.
-  float* of_sample() { return frames_ > 0 ? sample_.data() : nullptr; }
+  // Where the sample with this place in the batch goes to; null where no frame is wanted.
+  float* of_sample(std::int64_t place) {
+    if (frames_ == 0) return nullptr;
+    return in_place() ? all_.data() + place * frames_ * frame_values_ : sample_.data();
+  }
   void take(std::int64_t place) {
+    if (in_place()) return;
     for (std::int64_t frame = 0; frame < frames_; ++frame) {
       std::copy_n(sample_.data() + frame * frame_values_, frame_values_,
                   all_.data() + (frame * batch_ + place) * frame_values_);
@@ -41,6 +45,9 @@ class StepsFirst {
   std::vector<float> all() { return std::move(all_); }
 
  private:
+  // Where the two orders are one: a sample may be hundreds of megabytes.
+  bool in_place() const { return frames_ <= 1 || batch_ == 1; }
+
   std::int64_t frames_;
   std::int64_t batch_;
   std::int64_t frame_values_;
@@ -76,7 +83,7 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
   for (std::int64_t index = 0; index < count; ++index) {
     dataset.read(samples[static_cast<std::size_t>(index)], slab,
                  parts.input ? batch.input.data() + index * input_values : nullptr,
-                 target.of_sample(), between.of_sample());
+                 target.of_sample(index), between.of_sample(index));
     between.take(index);
     target.take(index);
   }
