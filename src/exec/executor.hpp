@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -127,11 +128,12 @@ class Executor {
   // where that is possible and, if it is not asked for, where it saves time. Bits and bytes are
   // the same. For training: all steps have one seed, clip norm and loss scale. `Always` where it is
   // not possible: ConfigError of run.graphs, here or by run(). It is worth a try where the host
-  // takes that share of a step or more for putting it on the device. Ranks that exchange decide
+  // takes that share of a step or more for putting it on the device; by default half where ranks
+  // exchange, a fifth elsewhere. Ranks that exchange decide
   // alike (Machine::session): what one of them cannot record none does, all record anew where one
   // has to, and the slowest says whether time is saved. Collective, and its errors are AgreedErrors
   // then, as those of run().
-  void use_graphs(GraphUse use, double least_share_of_issue = 0.5);
+  void use_graphs(GraphUse use, std::optional<double> least_share_of_issue = std::nullopt);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();
 
@@ -241,7 +243,7 @@ class Executor {
     std::vector<plan::Measurement> measurements;
   };
   GraphUse graph_use_ = GraphUse::Never;
-  double least_share_of_issue_ = 0;
+  std::optional<double> least_share_of_issue_;
   PlainSteps plain_steps_;
   std::shared_ptr<Recorded> recorded_;
   bool graphs_given_up_ = false;

@@ -37,6 +37,12 @@ constexpr int plain_steps_before = 2;
 constexpr int judged_steps = 3;
 constexpr double least_gain = 0.02;
 
+// Shares of a step that the host takes for putting it, from which on a graph is worth a try: one
+// that saves nothing is dropped again, and costs a recording, on ranks that exchange a recording of
+// their exchanges.
+constexpr double binding_share_alone = 0.2;
+constexpr double binding_share_of_ranks = 0.5;
+
 constexpr const char* step_activity = "the recorded step";
 
 double milliseconds(double seconds) {
@@ -163,7 +169,7 @@ void Executor::graphs_are_none(const std::string& reason, std::string_view advic
   note_ = fmt::format("graphs    none: {}", reason);
 }
 
-void Executor::use_graphs(GraphUse use, double least_share_of_issue) {
+void Executor::use_graphs(GraphUse use, std::optional<double> least_share_of_issue) {
   graph_use_ = use;
   least_share_of_issue_ = least_share_of_issue;
   if (use == GraphUse::Never) return;
@@ -227,7 +233,9 @@ bool Executor::has_graph_for(const StepInputs& inputs) {
 
 // False, with a note, where something was refused: nothing was carried out then.
 bool Executor::record(const StepInputs& inputs) {
-  const bool binds = plain_steps_.issue_seconds >= least_share_of_issue_ * plain_steps_.seconds;
+  const double least = least_share_of_issue_.value_or(
+      transports().empty() ? binding_share_alone : binding_share_of_ranks);
+  const bool binds = plain_steps_.issue_seconds >= least * plain_steps_.seconds;
   if (graph_use_ == GraphUse::Auto && !any_rank(binds)) {
     graphs_given_up_ = true;
     note_ = fmt::format(
