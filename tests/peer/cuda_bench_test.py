@@ -117,7 +117,8 @@ class Turns(unittest.TestCase):
         # What compares models needs the program; the tests above hold it.
         with open(self.home / "bench.d/same_model.py", "a") as file:
             file.write("\n\ndef compare(keys, folder, device):\n    if 'REFUSED_AT_ONCE' in os.environ:\n"
-                       "        garonne('train', folder)\n    return {'parameters': 7, 'loss': 1.0, 'device': device}\n")
+                       "        garonne('train', folder)\n    return {'parameters': 7, 'loss': 1.0, 'device': device,\n"
+                       "            'loss_of_the_other_on_the_device': float(os.environ.get('LOSS_THERE', 1.0))}\n")
 
     def bench(self, *arguments, code=0, **further):
         environment = os.environ | {"PATH": f"{self.home / 'path'}:{os.environ['PATH']}",
@@ -145,6 +146,12 @@ class Turns(unittest.TestCase):
         self.assertEqual(figures["machine"]["device"], "NVIDIA H200")
         self.assertEqual(figures["cases"][0]["ratios"], {"eager": 2.0, "compile": 2.0})
         self.assertEqual(figures["cases"][0]["same"]["device"], "cuda")
+
+    def test_another_loss_on_the_device_is_said(self):
+        said = "1.250000 in the other program on this device"
+        for loss, there in (("1.25", True), ("1.0", False)):
+            done = self.bench("--models", "gpt2", "--ways", "eager", "--repeats", "1", "--steps", "5", LOSS_THERE=loss)
+            self.assertEqual(said in done.stderr + done.stdout, there, loss)
 
     def figures(self):
         return json.loads((self.home / "figures.json").read_text())
