@@ -65,37 +65,56 @@ void fill_waves(const SphereShape& shape, T* out) {
   }
 }
 
-template <typename T>
-void fold(const SphereColumns& columns, std::int64_t index, const T* grid, Accumulation<T>* out) {
-  using G = Accumulation<T>;
-  const SphereShape& shape = columns.shape;
-  const SphereProductSizes sizes(shape);
-  const std::int64_t k = index / sizes.quarter;
-  const std::int64_t mirror = shape.latitudes - 1 - k;
-  const CirclePoints circle(shape.longitudes, index % sizes.quarter);
-  const G factor = static_cast<G>(factor_of_row(columns, k));
-  for (std::int64_t column = 0; column < columns.count; ++column) {
+// A northern row and a place of the quarter.
+struct FoldedPlace {
+  FoldedPlace(const SphereColumns& columns_, std::int64_t index_)
+      : columns(columns_),
+        sizes(columns.shape),
+        index(index_),
+        row(index / sizes.quarter),
+        mirror(columns.shape.latitudes - 1 - row),
+        circle(columns.shape.longitudes, index % sizes.quarter) {}
+
+  bool equator() const { return mirror == row; }
+  std::int64_t in_grid(std::int64_t column, std::int64_t latitude, int point) const {
     const std::int64_t entry = (columns.first + column) / columns.channels;
     const std::int64_t channel = (columns.first + column) % columns.channels;
+    return ((entry * columns.shape.latitudes + latitude) * columns.shape.longitudes +
+            circle.place[point]) *
+               columns.channels +
+           channel;
+  }
+  std::int64_t in_folded(std::int64_t column, int part, int parity, int mirrored) const {
+    return folded_block(sizes, part, parity, mirrored, columns.count) + index * columns.count +
+           column;
+  }
+
+  const SphereColumns& columns;
+  SphereProductSizes sizes;
+  std::int64_t index;
+  std::int64_t row;
+  std::int64_t mirror;
+  CirclePoints circle;
+};
+
+template <typename T>
+void fold(const FoldedPlace& place, const T* grid, Accumulation<T>* out) {
+  using G = Accumulation<T>;
+  const G factor = static_cast<G>(factor_of_row(place.columns, place.row));
+  for (std::int64_t column = 0; column < place.columns.count; ++column) {
     G sums[4] = {};
     G differences[4] = {};
     for (int point = 0; point < 4; ++point) {
-      if (!circle.has(point)) continue;
-      const auto at = [&](std::int64_t row) {
-        return load(
-            grid[((entry * shape.latitudes + row) * shape.longitudes + circle.place[point]) *
-                     columns.channels +
-                 channel]);
-      };
-      sums[point] = mirror == k ? at(k) : at(k) + at(mirror);
-      if (mirror != k) differences[point] = at(k) - at(mirror);
+      if (!place.circle.has(point)) continue;
+      const G north = load(grid[place.in_grid(column, place.row, point)]);
+      const G south = load(grid[place.in_grid(column, place.mirror, point)]);
+      sums[point] = place.equator() ? north : north + south;
+      if (!place.equator()) differences[point] = north - south;
     }
     for (const int part : {0, 1}) {
       for (const int parity : {0, 1}) {
-        G* const block = out + index * columns.count + column;
-        block[folded_block(sizes, part, parity, 0, columns.count)] =
-            folded_circle(sums, part, parity) * factor;
-        block[folded_block(sizes, part, parity, 1, columns.count)] =
+        out[place.in_folded(column, part, parity, 0)] = folded_circle(sums, part, parity) * factor;
+        out[place.in_folded(column, part, parity, 1)] =
             folded_circle(differences, part, parity) * factor;
       }
     }
@@ -103,36 +122,23 @@ void fold(const SphereColumns& columns, std::int64_t index, const T* grid, Accum
 }
 
 template <typename T>
-void unfold(const SphereColumns& columns, std::int64_t index, const Accumulation<T>* folded,
-            T* grid) {
+void unfold(const FoldedPlace& place, const Accumulation<T>* folded, T* grid) {
   using G = Accumulation<T>;
-  const SphereShape& shape = columns.shape;
-  const SphereProductSizes sizes(shape);
-  const std::int64_t k = index / sizes.quarter;
-  const std::int64_t mirror = shape.latitudes - 1 - k;
-  const CirclePoints circle(shape.longitudes, index % sizes.quarter);
-  const G factor = static_cast<G>(factor_of_row(columns, k));
-  for (std::int64_t column = 0; column < columns.count; ++column) {
-    const std::int64_t entry = (columns.first + column) / columns.channels;
-    const std::int64_t channel = (columns.first + column) % columns.channels;
+  const G factor = static_cast<G>(factor_of_row(place.columns, place.row));
+  for (std::int64_t column = 0; column < place.columns.count; ++column) {
     for (const bool north : {true, false}) {
-      if (!north && mirror == k) continue;
+      if (!north && place.equator()) continue;
       G sums[2][2];
       for (const int part : {0, 1}) {
         for (const int parity : {0, 1}) {
-          const G* const block = folded + index * columns.count + column;
-          const G even = block[folded_block(sizes, part, parity, 0, columns.count)];
-          const G odd =
-              mirror == k ? G{0} : block[folded_block(sizes, part, parity, 1, columns.count)];
+          const G even = folded[place.in_folded(column, part, parity, 0)];
+          const G odd = place.equator() ? G{0} : folded[place.in_folded(column, part, parity, 1)];
           sums[part][parity] = north ? even + odd : even - odd;
         }
       }
       for (int point = 0; point < 4; ++point) {
-        if (!circle.has(point)) continue;
-        store(grid[((entry * shape.latitudes + (north ? k : mirror)) * shape.longitudes +
-                    circle.place[point]) *
-                       columns.channels +
-                   channel],
+        if (!place.circle.has(point)) continue;
+        store(grid[place.in_grid(column, north ? place.row : place.mirror, point)],
               unfolded_circle(sums, point) * factor);
       }
     }
@@ -140,15 +146,16 @@ void unfold(const SphereColumns& columns, std::int64_t index, const Accumulation
 }
 
 template <typename Use>
-void for_folded_rows(const Queue& queue, const SphereColumns& columns, const Use& use) {
+void for_folded_places(const Queue& queue, const SphereColumns& columns, const Use& use) {
   const SphereProductSizes sizes(columns.shape);
   for_ranges(queue, sizes.northern_rows * sizes.quarter, row_grain(8 * columns.count), 1,
              [&](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t index = begin; index < end; ++index) use(index);
+               for (std::int64_t index = begin; index < end; ++index)
+                 use(FoldedPlace(columns, index));
              });
 }
 
-// use(T, place, index of the pair in a series, of it in the coefficients) for each column.
+// use(place, index) for each pair of a series.
 template <typename Use>
 void for_series(const Queue& queue, const SphereColumns& columns, const Use& use) {
   const SphereProductSizes sizes(columns.shape);
@@ -193,8 +200,8 @@ void sphere_fold(const Queue& queue, const SphereColumns& columns, const void* g
   if (put_on_device(queue, on_device)) return;
   check(columns);
   with_type(columns.field_type, [&]<typename T>(T) {
-    for_folded_rows(queue, columns, [&](std::int64_t index) {
-      fold(columns, index, static_cast<const T*>(grid), static_cast<Accumulation<T>*>(folded));
+    for_folded_places(queue, columns, [&](const FoldedPlace& place) {
+      fold(place, static_cast<const T*>(grid), static_cast<Accumulation<T>*>(folded));
     });
   });
 }
@@ -208,8 +215,8 @@ void sphere_unfold(const Queue& queue, const SphereColumns& columns, const void*
   if (put_on_device(queue, on_device)) return;
   check(columns);
   with_type(columns.field_type, [&]<typename T>(T) {
-    for_folded_rows(queue, columns, [&](std::int64_t index) {
-      unfold(columns, index, static_cast<const Accumulation<T>*>(folded), static_cast<T*>(grid));
+    for_folded_places(queue, columns, [&](const FoldedPlace& place) {
+      unfold(place, static_cast<const Accumulation<T>*>(folded), static_cast<T*>(grid));
     });
   });
 }
