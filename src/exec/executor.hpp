@@ -129,10 +129,9 @@ class Executor {
   // the same. For training: all steps have one seed, clip norm and loss scale. `Always` where it is
   // not possible: ConfigError of run.graphs, here or by run(). It is worth a try where the host
   // takes that share of a step or more for putting it on the device; by default half where ranks
-  // exchange, a fifth elsewhere. Ranks that exchange decide
-  // alike (Machine::session): what one of them cannot record none does, all record anew where one
-  // has to, and the slowest says whether time is saved. Collective, and its errors are AgreedErrors
-  // then, as those of run().
+  // exchange, a fifth elsewhere. Ranks that exchange decide alike (Machine::session): what one of
+  // them cannot record none does, all record anew where one has to, and the slowest says whether
+  // time is saved. Collective, and its errors are AgreedErrors then, as those of run().
   void use_graphs(GraphUse use, std::optional<double> least_share_of_issue = std::nullopt);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();

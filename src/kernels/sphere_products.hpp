@@ -4,8 +4,9 @@
 //
 // On a circle cosines and sines of even, and of odd, orders are those on its first quarter but for
 // signs, so a field is folded: of up to four points the four sums with those signs, and of a row
-// and its mirror the sum and the difference. Fourier sums are a quarter of what they were, Legendre
-// sums half. A column is a channel of a batch entry; numbers are of the transform's type.
+// and its mirror the sum and the difference. Fourier sums are a quarter of what they were; Legendre
+// sums are over half of the rows, in rectangles of which the degrees of an order fill half on
+// average. A column is a channel of a batch entry; numbers are of the transform's type.
 //
 //   folded    [part][parity][mirrored][northern rows][quarter][columns]
 //   spectrum  [parity][mirrored][northern rows][half orders][part][columns]

@@ -9,13 +9,14 @@
 
 namespace garonne::kernels::device {
 
+// With dropout both use the scratch of the place.
 void embedding_forward(const Place& place, ElementType type, const std::int64_t* tokens,
                        const void* token_table, const void* position_table, void* out,
                        const Dropout& dropout, const std::int64_t* samples, std::int64_t rows,
                        std::int64_t sequence, std::int64_t hidden);
 
 // The rows of a token are found where it comes first: a team looks through all tokens and adds up
-// its rows in their order. Nothing is sorted, nothing is atomic, no memory is needed.
+// its rows in their order. Nothing is sorted, nothing is atomic.
 void embedding_backward(const Place& place, ElementType type, const void* gradient_out,
                         const std::int64_t* tokens, void* gradient_token_table,
                         bool accumulate_token_table, void* gradient_position_table,

@@ -14,7 +14,8 @@ enum class Space { Serial, OpenMp, Cuda };
 // "serial", "openmp", "cuda".
 std::string_view to_string(Space space);
 
-// Doubles of a place's scratch for sums of sums, and after them for sums of blocks of rows.
+// Doubles of a place's scratch for sums of sums or numbers of samples, and after them for sums of
+// blocks of rows.
 inline constexpr std::int64_t scratch_doubles = 4096;
 inline constexpr std::int64_t block_doubles = std::int64_t{1} << 19;
 

@@ -157,7 +157,8 @@ class DropoutAdd : public Node {
     spec.gradient_aliases = {true, dropout_ == 0};
     const double elements = static_cast<double>(rows_.count() * hidden_);
     set_operations(spec, 2 * elements, dropout_ > 0 ? elements : 0);
-    set_kernels(spec, 1, dropout_ > 0 ? 1 : 0);
+    // Numbers of samples are copied first.
+    set_kernels(spec, dropout_ > 0 ? 2 : 1, dropout_ > 0 ? 2 : 0);
     return spec;
   }
 

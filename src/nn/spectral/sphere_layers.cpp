@@ -240,9 +240,9 @@ class SphereTransformNode : public Node {
                                        const kernels::SphereFactors& factors) const {
     const at::Tensor rows = context.table(basis_->weights_name(), basis_->weight_bytes());
     if (!rows.defined() || factors.rows == nullptr) return factors;
-    kernels::SphereFactors there = factors;
-    there.rows = rows.view(at::kDouble).const_data_ptr<double>();
-    return there;
+    return kernels::SphereFactors{.rows = rows.view(at::kDouble).const_data_ptr<double>(),
+                                  .single = factors.single,
+                                  .paired = factors.paired};
   }
 
   void run(const Context& context, void (*transform)(const Queue&, const kernels::SphereArguments&),

@@ -18,7 +18,7 @@ namespace garonne::nn {
 
 // A grid and the harmonics on it. Tables of Legendre functions are made when they are first asked
 // for, so that a model can be planned without; they are ordinary memory, outside the device tier,
-// and shared by all nodes of a basis.
+// and shared by all nodes of a basis. A GPU has a copy of what it takes, within its budget.
 class SphereBasis {
  public:
   // With `rows`, which are mirrored, that of one part of a cut grid: analyses are parts of a sum.
