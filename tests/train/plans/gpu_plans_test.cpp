@@ -168,12 +168,12 @@ TEST(ShippedOperators, ASphericalOperatorFitsAnH200) {
   const DataFacts facts = fields_of(73, {721, 1440}, "equiangular");
   const Planned plan = planned(config, facts);
   expect_between_roofs(config, plan, h200().bfloat16_flops, 1);
-  // Sums along circles that no fast transform does. There and back of 384 channels: 3 transforms on
-  // the grid of the data, of which one brings the skip of the last layer there, and 15 on the inner
-  // one; along circles 4 * rows * orders * longitudes sums of two each, across them 2 * rows *
-  // coefficients.
-  const double outer = 361.0 * (4 * 240 * 1440 + 2 * 28920);
-  const double inner = 120.0 * (4 * 240 * 480 + 2 * 28920);
+  // Products in place of a fast transform. There and back of 384 channels: 3 transforms on the grid
+  // of the data, of which one brings the skip of the last layer there, and 15 on the inner one;
+  // eight matrices for each row, of half of the orders, along a quarter of the circle and over half
+  // of the degrees.
+  const double outer = 361.0 * 8 * 120 * (361 + 120);
+  const double inner = 120.0 * 8 * 120 * (121 + 120);
   double transforms = 0;
   for (const auto& node : plan.setup.model.graph.nodes) {
     if (node.kind != "sphere_analysis" && node.kind != "sphere_synthesis") continue;
