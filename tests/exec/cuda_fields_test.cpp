@@ -22,7 +22,7 @@ struct Operator {
   std::string loss = "relative-l2";
 };
 
-std::vector<Operator> operators() {
+std::vector<Operator> operators(std::int64_t longitudes = 24) {
   Operator fno{"fno", {}, {}};
   fno.keys.kind = "fno";
   fno.keys.layers = 2;
@@ -41,7 +41,7 @@ std::vector<Operator> operators() {
   sfno.keys.scale_factor = 2;
   sfno.shape.input_channels = 3;
   sfno.shape.target_channels = 2;
-  sfno.shape.points = {12, 24};
+  sfno.shape.points = {12, longitudes};
   sfno.shape.grid = "equiangular";
   for (int row = 0; row < 12; ++row) sfno.shape.area_weights.push_back(0.5 + row / 11.0);
 
@@ -145,9 +145,10 @@ TEST(CudaFields, TablesAreInThePlanAndInTheTier) {
   }
 }
 
-// Kernels read the copies and nothing else.
+// Kernels read the copies and nothing else; of an odd number of longitudes, since what GPUs
+// multiply for an even one no kernel of the host reads.
 TEST(CudaFields, ATableThatIsDamagedIsSeen) {
-  for (const Operator& trained : operators()) {
+  for (const Operator& trained : operators(/*longitudes=*/23)) {
     const Setting setting = setting_of(trained, Precision::Float64, "keep-all");
     CpuRank cpu(setting);
     const double wanted = cpu.evaluate();

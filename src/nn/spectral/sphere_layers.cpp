@@ -251,7 +251,11 @@ class SphereTransformNode : public Node {
     const kernels::ElementType type = transform_type(context.precision);
     // A GPU has no use for the parts of threads.
     const int threads = context.queue.device == DeviceKind::Cuda ? 1 : at::get_num_threads();
-    const at::Tensor table = context.table(basis_->table_name(type), basis_->table_bytes(type));
+    // Where GPUs multiply their copy is another table, and this is a processor.
+    const at::Tensor table =
+        basis_->multiplies_on_gpus()
+            ? at::Tensor()
+            : context.table(basis_->table_name(type), basis_->table_bytes(type));
     const at::Tensor workspace =
         at::empty({kernels::sphere_workspace_bytes(type, basis_->shape(), threads)},
                   tensor_options(context.queue, at::kByte));
