@@ -66,18 +66,20 @@ void add_rank_files(const std::string& partial, const std::vector<std::string>& 
       [&](const Shard& a, const Shard& b) { return named.at(a.tensor) < named.at(b.tensor); });
 }
 
+// Where a damaged checkpoint of this step goes that is in the way; it is removed only when the new
+// one is in place.
+std::string replaced_path(const std::string& run_directory, std::int64_t step) {
+  return fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, step);
+}
+
 void put_in_place(const std::string& run_directory, std::int64_t step, const std::string& partial) {
   const std::string final_path = checkpoint_path(run_directory, step);
+  const std::string replaced = replaced_path(run_directory, step);
   std::error_code error;
-  // A damaged checkpoint of this step may be in the way; it goes only when the new one is in
-  // place.
-  const std::string replaced = fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, step);
   fs::remove_all(replaced, error);
   if (fs::exists(final_path, error)) fs::rename(final_path, replaced, error);
   fs::rename(partial, final_path, error);
   if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
-  fs::remove_all(replaced, error);
-  sync_directory(run_directory + "/checkpoints");
 }
 
 }  // namespace
@@ -169,6 +171,10 @@ void PartialCheckpoint::publish(const std::function<RankFile()>& written) {
       write_file_durably(folder_ + "/manifest.json", manifest_text(manifest_));
       sync_directory(folder_);
       together_.commit([&] { put_in_place(run_directory_, manifest_.step, folder_); });
+      // Both wait for disks, which a request to stop need not wait for.
+      sync_directory(run_directory_ + "/checkpoints");
+      std::error_code error;
+      fs::remove_all(replaced_path(run_directory_, manifest_.step), error);
     });
   });
 }

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,7 @@ void detach_from_launcher(std::vector<int> keep) {
   close_range(static_cast<unsigned>(first), ~0U, 0);
 }
 
+// A descriptor's text up to its end.
 std::string read_all(int descriptor) {
   std::string text;
   std::array<char, 4096> piece{};
@@ -73,6 +75,46 @@ std::string read_all(int descriptor) {
     if (count <= 0) return text;
     text.append(piece.data(), static_cast<std::size_t>(count));
   }
+}
+
+struct Failure {
+  ExitCode code;
+  std::string text;
+};
+
+// Runs `work` in a process with a copy of this one's memory that outlives the launcher, and waits
+// for its end, which a launcher may not let this process see. `uses`: descriptors of the work. None
+// where all went well.
+std::optional<Failure> run_beyond_launcher(std::vector<int> uses,
+                                           const std::function<void()>& work) {
+  std::array<int, 2> pipe{};
+  expect(::pipe2(pipe.data(), O_CLOEXEC) == 0, "no pipe could be made");
+  const pid_t child = fork();
+  if (child == 0) {
+    uses.push_back(pipe[1]);
+    detach_from_launcher(std::move(uses));
+    std::string failure;
+    // The end of this process: nothing is above that could catch.
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    const ssize_t written = write(pipe[1], failure.data(), failure.size());
+    _exit(failure.empty() && written == 0 ? 0 : static_cast<int>(ExitCode::Data));
+  }
+  close(pipe[1]);
+  if (child < 0) {
+    close(pipe[0]);
+    return Failure{ExitCode::Other, "no process was made"};
+  }
+  const std::string failure = read_all(pipe[0]);
+  close(pipe[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  return Failure{ExitCode::Data, failure};
 }
 
 }  // namespace
@@ -142,13 +184,17 @@ void StopWatch::end_process(ExitCode code, const std::string& text) {
   _exit(static_cast<int>(code));
 }
 
-void StopWatch::note_where_it_stopped(std::int64_t step) {
+// The launcher leaves this process a second, which two waits for a busy disk may take. Who starts
+// the run again meanwhile waits for the folder of the meeting.
+void StopWatch::note_where_it_stopped(std::int64_t step) const {
   if (session_.rank() != 0) return;
-  try {
+  const auto failure = run_beyond_launcher({}, [&] {
+    FileMeeting meeting(parting_folder(run_directory_, step, token_), 0, 1, patience,
+                        [] { return 0; });
     note_stopped(run_directory_, step);
-  } catch (const IoError& failure) {
-    say(fmt::format("warning: {}\n", failure.what()));  // the state itself is saved
-  }
+    meeting.leave();
+  });
+  if (failure) say(fmt::format("warning: {}\n", failure->text));  // the state itself is saved
 }
 
 void StopWatch::watch() {
@@ -196,44 +242,23 @@ void StopWatch::part() {
       "stopping: the state after step {} is being saved, which goes on without the launcher\n",
       step));
   if (training_.abandon) training_.abandon();
-  std::array<int, 2> pipe{};
-  expect(::pipe2(pipe.data(), O_CLOEXEC) == 0, "no pipe could be made");
-  const pid_t child = fork();
-  if (child == 0) {
-    std::vector<int> keep = training_.save_uses;
-    keep.push_back(pipe[1]);
-    detach_from_launcher(std::move(keep));
+  const auto failure = run_beyond_launcher(training_.save_uses, [&] {
     const std::string folder = parting_folder(run_directory_, step, token_);
     const std::string partial =
         fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory_, step, parting_suffix);
-    std::string failure;
-    // The end of this process: nothing is above that could catch.
-    try {
-      FileMeeting meeting(folder, session_.rank(), session_.size(), patience,
-                          [=] { return bytes_in(folder) + bytes_in(partial); });
-      std::unique_ptr<PartingPulse> pulse;
-      if (session_.rank() == 0) pulse = std::make_unique<PartingPulse>(folder);
-      training_.save(step, meeting);
-      if (session_.rank() == 0) remove_begun(run_directory_);
-      if (session_.rank() == 0 && code == ExitCode::Requeue) note_stopped(run_directory_, step);
-      pulse.reset();
-      meeting.leave();
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-    const ssize_t written = write(pipe[1], failure.data(), failure.size());
-    _exit(failure.empty() && written == 0 ? 0 : static_cast<int>(ExitCode::Data));
-  }
-  close(pipe[1]);
-  if (child < 0)
-    end_process(ExitCode::Other, "the state could not be saved: no process was made\n");
-  const std::string failure = read_all(pipe[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    end_process(ExitCode::Data,
-                fmt::format("the state after step {} could not be saved: {}\n", step, failure));
+    FileMeeting meeting(folder, session_.rank(), session_.size(), patience,
+                        [=] { return bytes_in(folder) + bytes_in(partial); });
+    std::unique_ptr<PartingPulse> pulse;
+    if (session_.rank() == 0) pulse = std::make_unique<PartingPulse>(folder);
+    training_.save(step, meeting);
+    if (session_.rank() == 0) remove_begun(run_directory_);
+    if (session_.rank() == 0 && code == ExitCode::Requeue) note_stopped(run_directory_, step);
+    pulse.reset();
+    meeting.leave();
+  });
+  if (failure) {
+    end_process(failure->code, fmt::format("the state after step {} could not be saved: {}\n", step,
+                                           failure->text));
   }
   end_process(code, fmt::format("stopped; the state after step {} is saved\n", step));
 }

@@ -68,7 +68,7 @@ class StopWatch {
  private:
   void watch();
   void part();
-  void note_where_it_stopped(std::int64_t step);
+  void note_where_it_stopped(std::int64_t step) const;
   [[noreturn]] void end_process(ExitCode code, const std::string& text);
   void say(const std::string& text) const;
 
