@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: MIT
-# garonne_room(<room> [TORCH] [SOURCES ...] [HEADERS ...] [PRIVATE_HEADERS ...]
+# garonne_room(<room> [TORCH] [SOURCES ...] [APART ...] [HEADERS ...] [PRIVATE_HEADERS ...]
 #   [USES <rooms>] [LINK <targets>] [PRIVATE_LINK <targets>]
 #   [DEFINITIONS <definitions>])
+# garonne_compile_together(<target> [APART <sources>])
 #
 # Makes the library garonne_<room> with the alias garonne::<room>. HEADERS are those that other
 # rooms include, PRIVATE_HEADERS stay inside (scripts/check-includes holds both). LINK holds third-party targets
 # that the room's headers need, PRIVATE_LINK those that only its sources need; DEFINITIONS are the
 # sources' own. TORCH says that the room may include torch; its sources then share one precompiled
 # torch header.
+#
+# With GARONNE_UNITY the sources are compiled some together, so that headers are read and templates made once
+# for all of them. Local names are then seen by others. APART are sources that are compiled alone: those of one
+# kind, a row of a registry each, which have the same local names on purpose, and those that builds with CUDA have in
+# the place of others: the rest is then the same in all builds, and a compiler cache knows it.
+
+function(garonne_compile_together target)
+  cmake_parse_arguments(PARSE_ARGV 1 TOGETHER "" "" "APART")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${GARONNE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${TOGETHER_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
 
 # One translation unit makes the precompiled header for every room with torch.
 function(garonne_make_torch_precompiled_header)
@@ -36,7 +48,7 @@ endfunction()
 
 function(garonne_room room)
   cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH" "" 
-    "SOURCES;HEADERS;PRIVATE_HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
+    "SOURCES;APART;HEADERS;PRIVATE_HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "garonne_room(${room}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -47,7 +59,9 @@ function(garonne_room room)
   endif()
 
   if(ROOM_SOURCES)
+    list(APPEND ROOM_SOURCES ${ROOM_APART})
     add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS} ${ROOM_PRIVATE_HEADERS})
+    garonne_compile_together(${target} APART ${ROOM_APART})
     target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
       "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/garonne>")
     target_link_libraries(${target} PUBLIC ${used_rooms} ${ROOM_LINK}

@@ -8,7 +8,7 @@
 namespace garonne::apps {
 namespace {
 
-void print_rows(const std::vector<train::BudgetRow>& rows) {
+void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
   fmt::print("{}", added_heading);
   fmt::print("{:>6} {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}\n",
              "share", "budget", "may", "plan", "peak", "below", "copied", "planned", "step",
@@ -29,7 +29,7 @@ void print_rows(const std::vector<train::BudgetRow>& rows) {
   }
 }
 
-nlohmann::ordered_json to_json(const std::vector<train::BudgetRow>& rows) {
+nlohmann::ordered_json offload_json(const std::vector<train::BudgetRow>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& row : rows) {
     list.push_back({{"share", row.share},
@@ -68,7 +68,7 @@ void add_bench_offload(CLI::App& bench, Chosen& chosen) {
           "GB/s each way between an emulated device and its host (--run.device emulated, "
           "--memory.host_budget), by which plans go, too; as fast as they are where not given")
       ->check(CLI::PositiveNumber);
-  set_budget_benchmark(*command, options, {print_rows, to_json}, chosen);
+  set_budget_benchmark(*command, options, {print_offload_rows, offload_json}, chosen);
 }
 
 }  // namespace garonne::apps

@@ -306,7 +306,8 @@ void save_imported(const RunConfig& config, const train::TrainedModel& made,
   manifest.threads = 1;
   manifest.products = nlohmann::json::object();
   manifest.data = data;
-  train::save_checkpoint(output, made.setup.model, {}, made.state, manifest, train::Together());
+  train::save_checkpoint(output, made.setup.model, {}, made.state, manifest,
+                         train::CollectivePhases());
 }
 
 // Lines of [model] of a run file: of the keys that `wanted` picks, with their values.

@@ -159,7 +159,7 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
   });
   std::int64_t peak = 0;
   const std::vector<double> means =
-      train::validation_losses(setup, program, trained.machine(), workload,
+      train::validation_losses(setup, program, trained.resources(), workload,
                                std::make_shared<data::Reader>(), batches, session, peak);
   const double loss = batches.weighted(means);
   const auto peaks = session.all_reduce_max(std::vector{peak, prediction.peak_bytes});
@@ -254,6 +254,98 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   return ExitCode::Done;
 }
 
+// What is about the validation; in its order.
+std::vector<const CLI::Option*> add_validation_options(CLI::App& command, EvalOptions& options) {
+  return {
+      command
+          .add_option("--data", options.data,
+                      "files to evaluate on, as a test set, in the place of the validation data "
+                      "of the run")
+          ->option_text("PATH"),
+      command
+          .add_option("--part", options.part,
+                      "text: which tokens of the files of --data: training or validation "
+                      "[validation where a file has them]")
+          ->check(CLI::IsMember({"training", "validation"}))
+          ->option_text("NAME"),
+      command
+          .add_option("--batches", options.batches,
+                      "micro-batches of the loss, spread evenly over the data; 0 = all "
+                      "[evaluation.batches of the run]")
+          ->check(count(0)),
+  };
+}
+
+std::vector<const CLI::Option*> add_grid_options(CLI::App& command, EvalOptions& options) {
+  return {
+      command
+          .add_option("--grid.tensor", options.grid.tensor,
+                      "text: tensor ranks that share each layer of the model, whatever grid the "
+                      "run had [1]")
+          ->check(count(1, most_grid_ranks)),
+      command
+          .add_option("--grid.pipeline", options.grid.pipeline,
+                      "text: stages that share its layers, likewise [1]")
+          ->check(count(1, most_grid_ranks)),
+      command
+          .add_option("--grid.data", options.grid.data,
+                      "text: data ranks, which share samples and continuations [the others]")
+          ->check(count(1, most_grid_ranks)),
+  };
+}
+
+std::vector<const CLI::Option*> add_field_options(CLI::App& command, FieldEvalOptions& fields) {
+  return {
+      command
+          .add_option("--lead-steps", fields.evaluation.lead_steps,
+                      "fields: steps of each forecast [20, or what the data hold]")
+          ->check(count()),
+      command
+          .add_option("--samples", fields.evaluation.samples,
+                      "fields: forecasts at most, evenly spread over the data")
+          ->check(count())
+          ->capture_default_str(),
+      command
+          .add_option("--weighting", fields.evaluation.weighting,
+                      "fields: what points count in means: cos-latitude, cell-area, quadrature, "
+                      "uniform [cell-area on latitudes, else uniform]")
+          ->option_text("NAME"),
+      command
+          .add_option("--climatology", fields.evaluation.climatology,
+                      "fields: of the training data: mean, or annual, which adds a yearly cycle "
+                      "[annual where the data tell it]")
+          ->option_text("NAME"),
+      command
+          .add_option("--maps", fields.evaluation.maps, "fields: forecasts that maps are kept of")
+          ->check(count(0))
+          ->capture_default_str(),
+      command
+          .add_option("--map-leads", fields.evaluation.map_leads,
+                      "fields: leads that maps are kept of, evenly spread; 0 = all")
+          ->check(count(0))
+          ->capture_default_str(),
+      command
+          .add_option("--members", fields.evaluation.members,
+                      "fields: of ensembles with noise in their initial states; more than 1 gives "
+                      "CRPS, spread and ranks")
+          ->check(count())
+          ->capture_default_str(),
+      command
+          .add_option("--noise", fields.evaluation.noise,
+                      "fields: of the initial states of members but the first, in deviations of "
+                      "each channel")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str(),
+      command.add_option("--noise-seed", fields.evaluation.seed, "fields: of that noise")
+          ->capture_default_str(),
+      command
+          .add_option("--output", fields.output,
+                      "fields: the HDF5 file of results; skill.json, which `garonne report` "
+                      "shows, is written only beside the usual one [<run>/skill.h5]")
+          ->type_name("FILE"),
+  };
+}
+
 }  // namespace
 
 void add_eval(CLI::App& app, Chosen& chosen) {
@@ -267,92 +359,12 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->add_option("--step", options->step,
                    "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
-  const std::vector<const CLI::Option*> of_validation = {
-      command
-          ->add_option("--data", options->data,
-                       "files to evaluate on, as a test set, in the place of the validation data "
-                       "of the run")
-          ->option_text("PATH"),
-      command
-          ->add_option("--part", options->part,
-                       "text: which tokens of the files of --data: training or validation "
-                       "[validation where a file has them]")
-          ->check(CLI::IsMember({"training", "validation"}))
-          ->option_text("NAME"),
-      command
-          ->add_option("--batches", options->batches,
-                       "micro-batches of the loss, spread evenly over the data; 0 = all "
-                       "[evaluation.batches of the run]")
-          ->check(count(0)),
-  };
+  const auto of_validation = add_validation_options(*command, *options);
   command->add_flag("--no-validation", options->no_validation,
                     "text: only write it; no data are read");
   const TextEvalFlags texts = add_text_options(*command, options->texts);
-  const std::vector<const CLI::Option*> of_grid = {
-      command
-          ->add_option("--grid.tensor", options->grid.tensor,
-                       "text: tensor ranks that share each layer of the model, whatever grid the "
-                       "run had [1]")
-          ->check(count(1, most_grid_ranks)),
-      command
-          ->add_option("--grid.pipeline", options->grid.pipeline,
-                       "text: stages that share its layers, likewise [1]")
-          ->check(count(1, most_grid_ranks)),
-      command
-          ->add_option("--grid.data", options->grid.data,
-                       "text: data ranks, which share samples and continuations [the others]")
-          ->check(count(1, most_grid_ranks)),
-  };
-  FieldEvalOptions& fields = options->fields;
-  const std::vector<const CLI::Option*> of_fields = {
-      command
-          ->add_option("--lead-steps", fields.evaluation.lead_steps,
-                       "fields: steps of each forecast [20, or what the data hold]")
-          ->check(count()),
-      command
-          ->add_option("--samples", fields.evaluation.samples,
-                       "fields: forecasts at most, evenly spread over the data")
-          ->check(count())
-          ->capture_default_str(),
-      command
-          ->add_option("--weighting", fields.evaluation.weighting,
-                       "fields: what points count in means: cos-latitude, cell-area, quadrature, "
-                       "uniform [cell-area on latitudes, else uniform]")
-          ->option_text("NAME"),
-      command
-          ->add_option("--climatology", fields.evaluation.climatology,
-                       "fields: of the training data: mean, or annual, which adds a yearly cycle "
-                       "[annual where the data tell it]")
-          ->option_text("NAME"),
-      command
-          ->add_option("--maps", fields.evaluation.maps, "fields: forecasts that maps are kept of")
-          ->check(count(0))
-          ->capture_default_str(),
-      command
-          ->add_option("--map-leads", fields.evaluation.map_leads,
-                       "fields: leads that maps are kept of, evenly spread; 0 = all")
-          ->check(count(0))
-          ->capture_default_str(),
-      command
-          ->add_option("--members", fields.evaluation.members,
-                       "fields: of ensembles with noise in their initial states; more than 1 gives "
-                       "CRPS, spread and ranks")
-          ->check(count())
-          ->capture_default_str(),
-      command
-          ->add_option("--noise", fields.evaluation.noise,
-                       "fields: of the initial states of members but the first, in deviations of "
-                       "each channel")
-          ->check(CLI::NonNegativeNumber)
-          ->capture_default_str(),
-      command->add_option("--noise-seed", fields.evaluation.seed, "fields: of that noise")
-          ->capture_default_str(),
-      command
-          ->add_option("--output", fields.output,
-                       "fields: the HDF5 file of results; skill.json, which `garonne report` "
-                       "shows, is written only beside the usual one [<run>/skill.h5]")
-          ->type_name("FILE"),
-  };
+  const auto of_grid = add_grid_options(*command, *options);
+  const auto of_fields = add_field_options(*command, options->fields);
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

@@ -15,7 +15,6 @@
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "device/cuda_budget.hpp"
 #include "exec/profile/cached_costs.hpp"
 #include "nn/model_kind.hpp"
 #include "plan/chain/chain_json.hpp"
@@ -135,23 +134,6 @@ void expect_search_alone(const PlanOptions& options) {
   if (!options.graph_path.empty()) refuse("--graph");
 }
 
-// What is given is within it, too. Processors of a node share its memory: where ranks are fewer,
-// each may have more.
-void check_budget(std::int64_t budget, const plan::Cluster& cluster) {
-  const bool shared = !cluster.device.is_gpu();
-  const std::int64_t most =
-      (cluster.memory_bytes - cluster.reserved_bytes) * (shared ? cluster.devices_per_node : 1);
-  if (budget <= most) return;
-  throw ConfigError(
-      "memory.budget", format_bytes(budget),
-      fmt::format("is more than a {} of {} has for it: {}, {}device.memory{}",
-                  shared ? "node" : "device", cluster.name, format_bytes(most),
-                  shared ? fmt::format("{} times ", cluster.devices_per_node) : "",
-                  cluster.reserved_bytes > 0 ? fmt::format(" less the {} of device.reserved",
-                                                           format_bytes(cluster.reserved_bytes))
-                                             : ""));
-}
-
 void expect_comparable(const RunConfig& config, std::map<std::string, std::string>& pinned) {
   pinned.erase("train.micro_batch");
   if (!pinned.empty()) {
@@ -163,16 +145,6 @@ void expect_comparable(const RunConfig& config, std::map<std::string, std::strin
                       "is not for a comparison with --planner, whose choices are planned alike: "
                       "blocks run again where memory asks for it; leave it at auto");
   }
-}
-
-// Of a rank that has a device for itself.
-std::int64_t budget_of(const RunConfig& config, const plan::Cluster& cluster) {
-  if (config.memory.budget != RunConfig::automatic_budget) {
-    check_budget(config.memory.budget, cluster);
-    return config.memory.budget;
-  }
-  if (!cluster.device.is_gpu()) return cluster.memory_bytes;
-  return device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
 }
 
 // What a run is planned for.
@@ -258,7 +230,7 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
   if (!options.planners.empty()) expect_comparable(config, search.pinned);
   if (!options.job->path.empty()) search.job = options.job.get();
   return search_plans(config, search, target.facts, target.threads, *target.cluster, target.costs,
-                      budget_of(config, *target.cluster));
+                      train::budget_on_cluster(config, *target.cluster));
 }
 
 // The grid of the run file.
@@ -271,7 +243,7 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   const bool measured = cluster ? train::apply_cluster(*cluster, target.costs, setup)
                                 : train::apply_costs(target.costs, setup);
   const std::int64_t budget =
-      cluster ? budget_of(config, *cluster)
+      cluster ? train::budget_on_cluster(config, *cluster)
               : train::resolve_budget(config, static_cast<int>(ranks_of(config)));
   train::use_lower_tiers_here(setup, cluster ? std::nullopt : std::optional(budget));
   const train::GridPlan plan = train::plan_grid(setup, budget, cluster ? &*cluster : nullptr);

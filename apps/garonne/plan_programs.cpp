@@ -17,7 +17,7 @@ void write_programs(const train::GridPlan& plan, const std::string& folder) {
   const Grid& grid = plan.stages.front().setup.grid;
   std::vector<std::vector<int>> ranks(plan.stages.size());
   const auto program_of = [&](int rank) {
-    const train::StagePlan& stage =
+    const train::PlannedStage& stage =
         plan.stages[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)];
     return train::program_of_rank(stage.setup, stage.choice.program, rank);
   };

@@ -45,7 +45,7 @@ std::string write_found_job(const RunConfig& config, const SearchOptions& option
 ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
                       const train::DataFacts& facts, int threads, const plan::Cluster& cluster,
                       const plan::CostTable& costs, std::int64_t budget_bytes) {
-  train::GridSearchWish wish;
+  train::GridSearchRequest wish;
   wish.config = config;
   wish.facts = facts;
   wish.threads = threads;
@@ -69,7 +69,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
                                   : train::format_planners(wish, comparison));
     return ExitCode::Done;
   }
-  const train::GridSearchAnswer answer = train::search_grids(wish);
+  const train::GridSearchAnswer answer = train::search_grids_of_run(wish);
   bar.clear();
   if (!options.program_directory.empty()) {
     train::Setup setup =

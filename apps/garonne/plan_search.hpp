@@ -19,11 +19,11 @@ struct SearchOptions {
   int most_tensor = 0;  // 0 = the devices of a node
   bool exhaustive = false;
   bool json = false;
-  double tolerance = 0;  // GridSearchWish
+  double tolerance = 0;  // GridSearchRequest
   std::string program_directory;
   std::string planners;                       // of plan::planners_of, to compare with; empty = none
   const JobOptions* job = nullptr;            // of the fastest grid
-  std::map<std::string, std::string> pinned;  // GridSearchWish
+  std::map<std::string, std::string> pinned;  // GridSearchRequest
   bool is_cluster_file = false;               // what the cluster is from
 };
 

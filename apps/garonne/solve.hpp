@@ -21,6 +21,11 @@ struct SolveOptions {
   bool json = false;
 };
 
+// 0 where the base takes no time.
+inline double percent_above(double seconds, double base) {
+  return base > 0 ? 100 * (seconds / base - 1) : 0;
+}
+
 // Throws ConfigError unless it is a number of bytes.
 std::int64_t budget_bytes(const SolveOptions& options);
 

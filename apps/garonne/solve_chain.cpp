@@ -15,10 +15,6 @@ namespace {
 // A sweep fills many tables; each gets a fifth of what a single budget has.
 constexpr std::int64_t sweep_table_bytes = 200'000'000;
 
-double percent_above(double seconds, double base) {
-  return base > 0 ? 100 * (seconds / base - 1) : 0;
-}
-
 ExitCode solve_one(const plan::Chain& chain, const SolveOptions& options) {
   const plan::ChainSolver& solver =
       plan::chain_solver(options.algorithm.empty() ? "best" : options.algorithm);

@@ -16,10 +16,6 @@
 namespace garonne::apps {
 namespace {
 
-double percent_above(double seconds, double base) {
-  return base > 0 ? 100 * (seconds / base - 1) : 0;
-}
-
 std::string bytes_text(std::int64_t count) {
   return fmt::format("{} B ({})", count, format_bytes(count));
 }

@@ -2,6 +2,7 @@
 // a kernel is put.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace garonne {
@@ -28,6 +29,9 @@ enum class Lane {
 };
 
 inline constexpr int lane_count = 8;
+constexpr std::size_t lane_index(Lane lane) {
+  return static_cast<std::size_t>(lane);
+}
 
 // "cpu", "emulated", "cuda".
 std::string_view to_string(DeviceKind kind);

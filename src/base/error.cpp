@@ -9,7 +9,7 @@ namespace garonne {
 namespace {
 
 // A key may have the path of its file in front.
-constexpr std::size_t most_key_bytes = 600;
+constexpr std::size_t most_shown_key_bytes = 600;
 constexpr std::size_t most_path_bytes = 1000;
 
 }  // namespace
@@ -23,7 +23,7 @@ InternalError::InternalError(const std::string& message, std::source_location wh
 ConfigError::ConfigError(const std::string& key, const std::string& value,
                          const std::string& reason, std::source_location where)
     : Error(ExitCode::Usage,
-            printable_message(fmt::format("{}{}{}: {}", printable(key, most_key_bytes),
+            printable_message(fmt::format("{}{}{}: {}", printable(key, most_shown_key_bytes),
                                           value.empty() ? "" : " = ", printable(value), reason)),
             where),
       key_(key),

@@ -1,6 +1,7 @@
 #include "base/toml.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -68,6 +69,12 @@ std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& na
   std::stable_sort(entries.begin(), entries.end(),
                    [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
   return entries;
+}
+
+void refuse_entry(const TomlEntry& entry, const std::string& reason) {
+  const std::string shown =
+      std::visit([](const auto& value) { return fmt::format("{}", value); }, entry.value);
+  throw ConfigError(entry.key, shown, fmt::format("{} (line {})", reason, entry.line));
 }
 
 }  // namespace garonne

@@ -20,4 +20,7 @@ struct TomlEntry {
 // Throws ConfigError: malformed (with line and column), dates, and arrays of anything but numbers.
 std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& name);
 
+// Throws a ConfigError of the entry, with its value and line.
+[[noreturn]] void refuse_entry(const TomlEntry& entry, const std::string& reason);
+
 }  // namespace garonne

@@ -17,13 +17,6 @@
 namespace garonne::device {
 namespace {
 
-// Every byte of it: a NaN in all floating-point types.
-constexpr int nan_pattern = 0xFF;
-
-std::size_t index(Lane lane) {
-  return static_cast<std::size_t>(lane);
-}
-
 bool moves_between_tiers(Lane lane) {
   return lane == Lane::CopyOut || lane == Lane::CopyIn;
 }
@@ -81,7 +74,7 @@ void CudaDevice::start() {
   }
   for (const Lane lane : lanes) {
     const int priority = lane == Lane::Compute ? highest : lowest;
-    streams_[index(lane)] =
+    streams_[lane_index(lane)] =
         std::make_unique<CudaLane>(check_, *plain_events_, *timed_events_, lane, priority);
   }
   void* words = nullptr;
@@ -108,7 +101,7 @@ MemoryFacts CudaDevice::memory() const {
 }
 
 CudaLane* CudaDevice::stream_of(Lane lane) const {
-  return streams_[index(lane)].get();
+  return streams_[lane_index(lane)].get();
 }
 
 Queue CudaDevice::queue(Lane lane) const {
@@ -159,7 +152,7 @@ void CudaDevice::follow(Lane stream, Mark earlier, const std::string& activity) 
   if (there) return;
   expect_no_capture("a wait for a thread");
   if (words_ != nullptr) {
-    check_(runtime_.wait_value(native, words_ + index(earlier.lane),
+    check_(runtime_.wait_value(native, words_ + lane_index(earlier.lane),
                                static_cast<std::uint32_t>(earlier.number)),
            "cuStreamWaitValue32", stream, activity);
   } else if (!clock().ends(earlier, longest_wait())) {
@@ -279,7 +272,7 @@ bool CudaDevice::follow_event(const CudaEvents::Owned& event, Lane lane,
 
 void CudaDevice::tell_streams(Mark reached) {
   if (words_ == nullptr) return;
-  std::atomic_ref(words_[index(reached.lane)])
+  std::atomic_ref(words_[lane_index(reached.lane)])
       .store(static_cast<std::uint32_t>(reached.number), std::memory_order_release);
 }
 

@@ -12,9 +12,6 @@
 namespace garonne::device {
 namespace {
 
-// Every byte of it: a NaN in all floating-point types.
-constexpr int nan_pattern = 0xFF;
-
 // A slow copy reads and writes all the time that it takes, not at one moment.
 constexpr std::int64_t pieces_of_copy = 8;
 

@@ -11,7 +11,6 @@
 namespace garonne::device {
 namespace {
 
-constexpr int nan_pattern = 0xFF;  // in all floating-point types
 constexpr std::align_val_t alignment{static_cast<std::size_t>(host_allocation_granularity)};
 
 // Blocks at the places that were found out beforehand, of which there is memory for the first.

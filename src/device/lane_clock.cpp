@@ -17,16 +17,12 @@ std::chrono::steady_clock::time_point from_now(std::chrono::duration<double> len
              std::min(length, for_ever));
 }
 
-std::size_t index(Lane lane) {
-  return static_cast<std::size_t>(lane);
-}
-
 }  // namespace
 
 void LaneClock::reach(Mark mark) {
   {
     const std::lock_guard lock(mutex_);
-    std::uint64_t& reached = reached_[index(mark.lane)];
+    std::uint64_t& reached = reached_[lane_index(mark.lane)];
     expect(mark.number > reached, "a lane went backwards");
     reached = mark.number;
   }
@@ -92,20 +88,21 @@ bool LaneClock::sleep(std::chrono::duration<double> length) {
 
 bool LaneClock::sleep_until_asked_for(Mark mark, std::chrono::duration<double> limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, from_now(limit),
-                      [&] { return is_over() || asked_for_[index(mark.lane)] >= mark.number; });
+  changed_.wait_until(lock, from_now(limit), [&] {
+    return is_over() || asked_for_[lane_index(mark.lane)] >= mark.number;
+  });
   return !is_over();
 }
 
 void LaneClock::ask_for(Mark mark) {
-  std::uint64_t& asked_for = asked_for_[index(mark.lane)];
+  std::uint64_t& asked_for = asked_for_[lane_index(mark.lane)];
   if (mark.number <= asked_for) return;
   asked_for = mark.number;
   changed_.notify_all();
 }
 
 bool LaneClock::has(Mark mark) const {
-  return reached_[index(mark.lane)] >= mark.number;
+  return reached_[lane_index(mark.lane)] >= mark.number;
 }
 
 bool LaneClock::is_over() const {

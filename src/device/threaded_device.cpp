@@ -11,10 +11,6 @@
 namespace garonne::device {
 namespace {
 
-std::size_t index(Lane lane) {
-  return static_cast<std::size_t>(lane);
-}
-
 // Who waits for whom when a peer is gone is a matter of communication, all else of this process.
 ExitCode code_of_wait(Lane lane) {
   return lane == Lane::Message || lane == Lane::Collective ? ExitCode::Communication
@@ -55,11 +51,11 @@ Mark ThreadedDevice::launched(Lane lane, const std::string&) {
 }
 
 Mark ThreadedDevice::mark(Lane lane) {
-  return {lane, put_[index(lane)]};
+  return {lane, put_[lane_index(lane)]};
 }
 
 Mark ThreadedDevice::next_mark(Lane lane) {
-  return {lane, ++put_[index(lane)]};
+  return {lane, ++put_[lane_index(lane)]};
 }
 
 std::chrono::duration<double> ThreadedDevice::longest_wait() const {
@@ -67,9 +63,9 @@ std::chrono::duration<double> ThreadedDevice::longest_wait() const {
 }
 
 void ThreadedDevice::check(Mark mark) const {
-  expect(mark.number <= put_[index(mark.lane)],
+  expect(mark.number <= put_[lane_index(mark.lane)],
          fmt::format("mark {} of the {} lane, which was given {} pieces of work", mark.number,
-                     to_string(mark.lane), put_[index(mark.lane)]));
+                     to_string(mark.lane), put_[lane_index(mark.lane)]));
 }
 
 void ThreadedDevice::wait(Mark mark) {
@@ -79,7 +75,7 @@ void ThreadedDevice::wait(Mark mark) {
 }
 
 std::string ThreadedDevice::activity_of(Lane lane) const {
-  const auto& thread = threads_[index(lane)];
+  const auto& thread = threads_[lane_index(lane)];
   return thread ? thread->activity() : "";
 }
 
@@ -136,7 +132,7 @@ Mark ThreadedDevice::run_here(const std::function<void()>& work, std::span<const
 
 Mark ThreadedDevice::put(Lane lane, std::function<void()> work, std::string activity,
                          std::vector<Mark> after) {
-  auto& thread = threads_[index(lane)];
+  auto& thread = threads_[lane_index(lane)];
   if (!thread) thread = std::make_unique<LaneThread>(lane, clock_, settings_.lateness);
   const Mark mark = next_mark(lane);
   thread->put({mark.number, std::move(after), std::move(work), std::move(activity)});
@@ -144,7 +140,7 @@ Mark ThreadedDevice::put(Lane lane, std::function<void()> work, std::string acti
 }
 
 Mark ThreadedDevice::timed_mark(Lane lane) {
-  const Mark mark{lane, put_[index(lane)] + 1};
+  const Mark mark{lane, put_[lane_index(lane)] + 1};
   return put_run(lane,
                  [this, mark] {
                    const std::lock_guard lock(times_mutex_);

@@ -17,6 +17,9 @@ namespace garonne::device {
 // Blocks that meet files on disk start and end where blocks of files do.
 inline constexpr std::int64_t host_allocation_granularity = 4096;
 
+// Every byte of memory that is spoilt for tests: a NaN in all floating-point types.
+inline constexpr int nan_pattern = 0xFF;
+
 // What a tier is.
 struct TierSettings {
   Tier tier = Tier::Host;

@@ -74,7 +74,7 @@ CommunicationThread::~CommunicationThread() {
   for (Submission& submission : active_) (void)submission.operation.release();
 }
 
-Ticket CommunicationThread::submit(std::unique_ptr<Operation> operation) {
+Ticket CommunicationThread::submit(std::unique_ptr<PendingOperation> operation) {
   expect(operation != nullptr, "an operation was expected");
   return enqueue({0, std::move(operation), {}});
 }
@@ -192,9 +192,9 @@ void CommunicationThread::start_submitted(std::unique_lock<std::mutex>& lock) {
 bool CommunicationThread::advance_active() {
   bool moved = !just_completed_.empty();
   for (std::size_t index = 0; index < active_.size();) {
-    const Progress progress = active_[index].operation->advance();
-    moved = moved || progress != Progress::None;
-    if (progress != Progress::Done) {
+    const Advance progress = active_[index].operation->advance();
+    moved = moved || progress != Advance::None;
+    if (progress != Advance::Done) {
       ++index;
       continue;
     }

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "dist/operation.hpp"
+#include "dist/pending_operation.hpp"
 
 namespace garonne::dist {
 
@@ -42,7 +42,7 @@ class CommunicationThread {
 
   // Starts the operation after all earlier ones have started. Throws CommunicationError when the
   // thread has failed.
-  Ticket submit(std::unique_ptr<Operation> operation);
+  Ticket submit(std::unique_ptr<PendingOperation> operation);
 
   // Blocks until the operation is complete. Throws the CommunicationError of the operation that
   // failed, whichever it was: nothing can be trusted after it.
@@ -57,7 +57,7 @@ class CommunicationThread {
  private:
   struct Submission {
     std::uint64_t number = 0;
-    std::unique_ptr<Operation> operation;  // null: `function` is run alone
+    std::unique_ptr<PendingOperation> operation;  // null: `function` is run alone
     std::function<void()> function;
   };
 

@@ -40,12 +40,12 @@ const MpiWorld& mpi_world(const Session& session) {
   return *session.world_;
 }
 
-Progress Requests::advance() {
+Advance Requests::advance() {
   int all_done = 0;
   check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all_done,
                         MPI_STATUSES_IGNORE),
             name_);
-  return all_done ? Progress::Done : Progress::None;
+  return all_done ? Advance::Done : Advance::None;
 }
 
 }  // namespace garonne::dist

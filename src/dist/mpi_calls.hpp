@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/operation.hpp"
+#include "dist/pending_operation.hpp"
 
 namespace garonne::dist {
 
@@ -62,14 +62,14 @@ class MpiWorld {
 const MpiWorld& mpi_world(const Session& session);
 
 // An operation that is over when all the requests that `post` made are complete.
-class Requests : public Operation {
+class Requests : public PendingOperation {
  public:
   // `name` is for error messages. `post` appends to the vector it is given.
   Requests(std::string name, std::function<void(std::vector<MPI_Request>&)> post)
       : name_(std::move(name)), post_(std::move(post)) {}
 
   void start() override { post_(requests_); }
-  Progress advance() override;
+  Advance advance() override;
 
  private:
   std::string name_;

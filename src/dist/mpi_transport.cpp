@@ -14,9 +14,6 @@ namespace garonne::dist {
 namespace {
 
 constexpr std::int64_t largest_message = std::int64_t{1} << 30;
-// MPI promises tags up to 32767.
-constexpr int most_tag = 32767;
-
 // Collective over the group; on the communication thread.
 Communicator make_group(MPI_Comm world, const std::vector<int>& members) {
   MPI_Group everybody = MPI_GROUP_NULL;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "dist/operation.hpp"
+#include "dist/pending_operation.hpp"
 
 namespace garonne::dist {
 

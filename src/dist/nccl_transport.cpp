@@ -17,8 +17,7 @@
 namespace garonne::dist {
 namespace {
 
-constexpr std::size_t scratch_bytes = 512;  // of each member
-constexpr int most_tag = 32767;
+constexpr std::size_t scratch_bytes = 512;
 constexpr std::chrono::milliseconds looks_every{100};
 
 // While it lives, the watch knows since when a call holds the lanes; also one that is refused lets

@@ -164,20 +164,20 @@ void OrderedExchange::completed(const Part& part) {
   }
 }
 
-Progress OrderedExchange::advance() {
-  if (open_requests_ == 0) return Progress::Done;
+Advance OrderedExchange::advance() {
+  if (open_requests_ == 0) return Advance::Done;
   finished_.resize(requests_.size());
   int count = 0;
   check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                          finished_.data(), MPI_STATUSES_IGNORE),
             "exchange between the " + std::to_string(order_.members) + " members of a group");
-  if (count == 0 || count == MPI_UNDEFINED) return Progress::None;
+  if (count == 0 || count == MPI_UNDEFINED) return Advance::None;
   for (int index = 0; index < count; ++index) {
     const Part part = parts_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(index)])];
     completed(part);
   }
   add_arrived();
-  return open_requests_ == 0 ? Progress::Done : Progress::Some;
+  return open_requests_ == 0 ? Advance::Done : Advance::Some;
 }
 
 }  // namespace garonne::dist

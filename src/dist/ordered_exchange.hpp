@@ -30,12 +30,12 @@ struct ExchangeOrder {
 
 // Every member sends to every other directly. Pieces travel in chunks, so that a chunk is added
 // while the next ones travel and goes out again while it is in the cache.
-class OrderedExchange final : public Operation {
+class OrderedExchange final : public PendingOperation {
  public:
   explicit OrderedExchange(const ExchangeOrder& order);
 
   void start() override;
-  Progress advance() override;
+  Advance advance() override;
 
  private:
   enum class Kind { ReduceSend, ReduceReceive, GatherSend, GatherReceive };

@@ -148,7 +148,7 @@ void Session::detach(CommunicationThread& thread) {
 
 // On the communication thread where there is one, so that all MPI calls come from one thread;
 // without blocking inside MPI in either case, since ranks may have to wait long, and share cores.
-void Session::carry_out(std::unique_ptr<Operation> operation) {
+void Session::carry_out(std::unique_ptr<PendingOperation> operation) {
   if (thread_) {
     thread_->wait(thread_->submit(std::move(operation)));
   } else if (watches_waits()) {

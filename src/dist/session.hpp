@@ -16,7 +16,7 @@ namespace garonne::dist {
 
 class CommunicationThread;
 class MpiWorld;
-class Operation;
+class PendingOperation;
 class RollCall;
 struct Launcher;
 
@@ -120,7 +120,7 @@ class Session {
 
   void attach(CommunicationThread& thread);
   void detach(CommunicationThread& thread);
-  void carry_out(std::unique_ptr<Operation> operation);
+  void carry_out(std::unique_ptr<PendingOperation> operation);
   bool watches_waits() const { return roll_call_ != nullptr; }
   void waiting(double seconds, bool limited);
   void all_gather_bytes(const void* mine, void* all, std::size_t bytes_each);

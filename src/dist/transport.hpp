@@ -40,6 +40,8 @@ struct SumType {
   bool narrows() const { return kept != wire; }
 };
 
+inline constexpr int most_tag = 32767;  // of a message
+
 // One rank's end of one group. Every operation returns at once; its buffers belong to the transport
 // until wait() has returned. What is collective is submitted by all members, with equal arguments
 // (but for the addresses), in the same order as all other collectives of these ranks, on whichever

@@ -63,11 +63,12 @@ at::Tensor as_gradient(const plan::Instruction& instruction, const plan::ValueSp
 
 }  // namespace
 
-Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
-    : model_(model), program_(program), machine_(machine) {
-  expect(program.tier(Tier::Device).granularity == machine.tier->granularity(),
+Executor::Executor(const nn::Model& model, const plan::Program& program,
+                   const RankResources& resources)
+    : model_(model), program_(program), resources_(resources) {
+  expect(program.tier(Tier::Device).granularity == resources.tier->granularity(),
          fmt::format("the Program counts memory in multiples of {} B, and the device in {} B",
-                     program.tier(Tier::Device).granularity, machine.tier->granularity()));
+                     program.tier(Tier::Device).granularity, resources.tier->granularity()));
   for (const plan::Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::Device) continue;
     device::TierMemory* const memory = memory_below(buffer.tier);
@@ -75,9 +76,9 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
            fmt::format("the Program has {} on the tier {}, which is not there or counts otherwise",
                        buffer.name, to_string(buffer.tier)));
   }
-  expect(machine.device->kind() != DeviceKind::Cuda || machine.disk == nullptr,
+  expect(resources.device->kind() != DeviceKind::Cuda || resources.disk == nullptr,
          "a disk below a GPU, to which its lanes do not copy");
-  static_buffers_ = StaticBuffers(machine.state->buffers, program);
+  static_buffers_ = StaticBuffers(resources.state->buffers, program);
   for (const plan::Instruction& instruction : program.instructions) {
     activities_.push_back(plan::describe(instruction));
     updates_ = updates_ || instruction.operation == plan::Operation::Update;
@@ -146,21 +147,21 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
                                  const Running& running) const {
   nn::Context context;
   context.queue = queue();
-  context.precision = machine_.state->precision;
+  context.precision = resources_.state->precision;
   context.seed = running.inputs.seed;
   context.step = static_cast<std::uint64_t>(running.inputs.step);
   if (has_step_numbers())
-    context.step_place = reinterpret_cast<const std::uint64_t*>(machine_.step_numbers);
+    context.step_place = reinterpret_cast<const std::uint64_t*>(resources_.step_numbers);
   context.training = running.inputs.training;
   const auto& samples = running.samples[as_index(instruction.micro_batch)];
   // Memory that kernels of the device reach, as the host does.
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
-  context.products = machine_.products;
-  if (machine_.staging != nullptr) context.tables = &machine_.state->tables;
-  if (machine_.tensor != nullptr) {
-    context.tensor_member = machine_.tensor->member();
-    context.tensor_members = machine_.tensor->size();
+  context.products = resources_.products;
+  if (resources_.staging != nullptr) context.tables = &resources_.state->tables;
+  if (resources_.tensor != nullptr) {
+    context.tensor_member = resources_.tensor->member();
+    context.tensor_members = resources_.tensor->size();
   }
   return context;
 }
@@ -249,7 +250,7 @@ void Executor::make_targets(const plan::Instruction& instruction, Running& runni
     if (running.buffers[as_index(id)].defined()) continue;
     make(instruction, id,
          at::empty({program_.buffers[as_index(id)].elements},
-                   options(nn::state_scalar_type(machine_.state->precision))),
+                   options(nn::state_scalar_type(resources_.state->precision))),
          running);
   }
   for (const plan::Range& range : instruction.arguments.zeroed) part(range, running).zero_();
@@ -331,10 +332,10 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[as_index(id)];
     const at::Tensor gradient = part(piece.gradient, running);
-    if (machine_.watch_gradient) {
-      machine_.watch_gradient(piece.parameter, machine_.staging == nullptr
+    if (resources_.watch_gradient) {
+      resources_.watch_gradient(piece.parameter, resources_.staging == nullptr
                                                    ? gradient
-                                                   : copied_out(gradient, *machine_.staging));
+                                                   : copied_out(gradient, *resources_.staging));
     }
     if (!piece.counted) continue;
     kernels::add_sum_of_squares(queue(), nn::element_type_of(gradient), gradient.const_data_ptr(),
@@ -384,7 +385,7 @@ std::vector<optim::ParameterUpdate> Executor::updates_on_device(
   for (std::size_t k = 0; k < updates.size(); ++k) {
     if (has_step_numbers()) {
       updates[k].rates =
-          reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
+          reinterpret_cast<const double*>(resources_.step_numbers + sizeof(std::uint64_t));
     }
     const auto& own = program_.pieces[as_index(instruction.arguments.pieces[k])].sums;
     for (std::size_t round = 0; round < sums.size(); ++round) {
@@ -408,7 +409,7 @@ void Executor::sum_tensors(const plan::Instruction& instruction, Running& runnin
   std::vector<int> rounds(inputs.begin() + 1, inputs.end());
   rounds.push_back(sums);
   for (const optim::ParameterUpdate& update : updates_on_device(instruction, rounds, running)) {
-    machine_.optimizer->add_sums(queue(), update, round, running.inputs.step,
+    resources_.optimizer->add_sums(queue(), update, round, running.inputs.step,
                                  running.inputs.learning_rate, scale);
   }
 }
@@ -419,11 +420,11 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
   const std::vector<int>& inputs = instruction.arguments.inputs;
   const at::Tensor& norm = running.buffers[as_index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
-  expect_of(instruction, inputs.size() - 1 == machine_.optimizer->sums().size(),
+  expect_of(instruction, inputs.size() - 1 == resources_.optimizer->sums().size(),
             "has sums of whole parameters of other rounds than the optimizer takes");
   for (const optim::ParameterUpdate& update :
        updates_on_device(instruction, std::span(inputs).subspan(1), running)) {
-    machine_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
+    resources_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
                                scale);
   }
 }
@@ -434,7 +435,7 @@ void Executor::read_report(std::size_t number, Running& running) {
   if (inputs.empty()) return;
   const auto reported = [&](int id) {
     const at::Tensor& tensor = running.buffers[as_index(id)];
-    return machine_.staging == nullptr ? copy_out(tensor) : copy_out(tensor, *machine_.staging);
+    return resources_.staging == nullptr ? copy_out(tensor) : copy_out(tensor, *resources_.staging);
   };
   std::vector<double> values = reported(inputs[0]);
   if (inputs.size() == 1) {

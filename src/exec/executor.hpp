@@ -69,7 +69,7 @@ struct StepOutputs {
 };
 
 // What a step may touch. All must outlive the executor.
-struct Machine {
+struct RankResources {
   device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
   Staging* staging = nullptr;  // of a GPU; null where the host reaches the device's memory
@@ -112,7 +112,7 @@ class Executor {
  public:
   // `program` must have been accepted by replay, and the machine's state have its lasting buffers;
   // both and the model must outlive the executor.
-  Executor(const nn::Model& model, const plan::Program& program, const Machine& machine);
+  Executor(const nn::Model& model, const plan::Program& program, const RankResources& resources);
 
   // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with
   // the instruction's name, dist::AgreedError of the same code where loss or gradient norm are not
@@ -129,9 +129,9 @@ class Executor {
   // the same. For training: all steps have one seed, clip norm and loss scale. `Always` where it is
   // not possible: ConfigError of run.graphs, here or by run(). It is worth a try where the host
   // takes that share of a step or more for putting it on the device; by default half where ranks
-  // exchange, a fifth elsewhere. Ranks that exchange decide alike (Machine::session): what one of
-  // them cannot record none does, all record anew where one has to, and the slowest says whether
-  // time is saved. Collective, and its errors are AgreedErrors then, as those of run().
+  // exchange, a fifth elsewhere. Ranks that exchange decide alike (RankResources::session): what
+  // one of them cannot record none does, all record anew where one has to, and the slowest says
+  // whether time is saved. Collective, and its errors are AgreedErrors then, as those of run().
   void use_graphs(GraphUse use, std::optional<double> least_share_of_issue = std::nullopt);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();
@@ -229,7 +229,7 @@ class Executor {
 
   const nn::Model& model_;
   const plan::Program& program_;
-  Machine machine_;
+  RankResources resources_;
   StaticBuffers static_buffers_;         // of the state
   std::vector<std::string> activities_;  // by instruction
   bool updates_ = false;

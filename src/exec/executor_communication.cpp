@@ -34,19 +34,19 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
   dist::Transport* found = nullptr;
   switch (group) {
     case plan::GroupAxis::Data:
-      found = machine_.data;
+      found = resources_.data;
       break;
     case plan::GroupAxis::Pipeline:
-      found = machine_.pipeline;
+      found = resources_.pipeline;
       break;
     case plan::GroupAxis::Tensor:
-      found = machine_.tensor;
+      found = resources_.tensor;
       break;
     case plan::GroupAxis::Tied:
-      found = machine_.tied;
+      found = resources_.tied;
       break;
     case plan::GroupAxis::World:
-      found = machine_.world;
+      found = resources_.world;
       break;
   }
   expect(found != nullptr, plan::describe(instruction) + " communicates in the group " +
@@ -59,7 +59,7 @@ void Executor::await_transfer(std::size_t number, Running& running) {
   if (transfer.copies) {
     expect(!transfer.joined, "a second wait for a copy");
     // Where lanes are put to work from another thread, that has ordered them already.
-    if (!memory_apart()) machine_.device->order(Lane::Compute, running.marks.at(number));
+    if (!memory_apart()) resources_.device->order(Lane::Compute, running.marks.at(number));
     transfer.joined = true;
     return;
   }

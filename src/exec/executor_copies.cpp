@@ -18,8 +18,8 @@
 namespace garonne::exec {
 
 device::TierMemory* Executor::memory_below(Tier tier) const {
-  if (tier == Tier::Host) return machine_.host;
-  return machine_.disk == nullptr ? nullptr : &machine_.disk->memory();
+  if (tier == Tier::Host) return resources_.host;
+  return resources_.disk == nullptr ? nullptr : &resources_.disk->memory();
 }
 
 bool Executor::has_copies() const {
@@ -84,7 +84,7 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   transfer.to = {target_tier, target, what.bytes};
   transfer.from = {source_tier, const_cast<std::byte*>(source), what.bytes};
   transfer.seconds = std::make_shared<double>(0);
-  transfer.copy = [disk = machine_.disk, device = machine_.device, lane = instruction.lane,
+  transfer.copy = [disk = resources_.disk, device = resources_.device, lane = instruction.lane,
                    to = transfer.to, from = transfer.from, source_block, target_block = what.block,
                    seconds = transfer.seconds] {
     const auto start = std::chrono::steady_clock::now();
@@ -135,9 +135,9 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
   Transfer& transfer = running.transfers[number];
   transfer.copies = true;
   transfer.seconds = std::make_shared<double>(0);
-  transfer.copy = [updates, norm, optimizer = machine_.optimizer, step = running.inputs.step,
+  transfer.copy = [updates, norm, optimizer = resources_.optimizer, step = running.inputs.step,
                    rate = running.inputs.learning_rate, seconds = transfer.seconds,
-                   queue = machine_.device->queue(instruction.lane)] {
+                   queue = resources_.device->queue(instruction.lane)] {
     const auto start = std::chrono::steady_clock::now();
     const at::NoGradGuard no_gradients;
     const kernels::Scalar scale{.place = norm + 1};
@@ -173,7 +173,7 @@ void Executor::start_copy(std::size_t number, Running& running) {
     if (before.transport != nullptr) before.transport->wait(before.ticket);
     after.push_back(running.marks[as_index(earlier)]);
   }
-  device::Device& device = *machine_.device;
+  device::Device& device = *resources_.device;
   if (device.kind() != DeviceKind::Cuda || instruction.lane == Lane::HostCompute) {
     running.marks[number] =
         device.run(instruction.lane, std::move(copy), activities_[number], after);

@@ -29,10 +29,10 @@ std::string name_of(const StepInputs& inputs) {
 }  // namespace
 
 void Executor::run_on_gpu(Running& running) {
-  expect(machine_.staging != nullptr, "a step on a GPU without pinned memory");
-  device::Device& device = *machine_.device;
+  expect(resources_.staging != nullptr, "a step on a GPU without pinned memory");
+  device::Device& device = *resources_.device;
   LanesEnd lanes(device);
-  const DeviceScope scope(*machine_.tier);
+  const DeviceScope scope(*resources_.tier);
   const device::ProfilerRange range(name_of(running.inputs));
   const auto start = Clock::now();
   double issue_seconds = 0;
@@ -61,7 +61,7 @@ void Executor::run_on_gpu(Running& running) {
 
 void Executor::issue_to_gpu(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
-  device::Device& device = *machine_.device;
+  device::Device& device = *resources_.device;
   const device::ProfilerRange range(activities_[number]);
   begin(number, running);
   running.moments.push_back(device.timed_mark(Lane::Compute));
@@ -92,13 +92,13 @@ void Executor::stage_loaded(std::size_t number, Running& running) {
     const plan::ValueSpec& spec = model_.graph.values[as_index(value.value)];
     const at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
     if (spec.type == NumberType::Int64) {
-      copy_in(tensor, loaded_values(batch.values, spec), *machine_.staging, activity);
+      copy_in(tensor, loaded_values(batch.values, spec), *resources_.staging, activity);
     } else {
-      copy_in(tensor, loaded_values(batch.fields, spec), *machine_.staging, activity);
+      copy_in(tensor, loaded_values(batch.fields, spec), *resources_.staging, activity);
     }
     make(instruction, value.buffer, tensor, running);
   }
-  running.pinned.push_back(machine_.staging->keep(batch.samples, activity));
+  running.pinned.push_back(resources_.staging->keep(batch.samples, activity));
   running.samples[as_index(instruction.micro_batch)] = running.pinned.back().numbers();
 }
 
@@ -107,12 +107,12 @@ void Executor::take_seconds(Running& running) const {
   std::vector<plan::Measurement>& measurements = running.outputs.measurements;
   for (std::size_t number = 0; number < measurements.size(); ++number) {
     measurements[number].seconds =
-        machine_.device->seconds(running.moments[number], running.moments[number + 1]);
+        resources_.device->seconds(running.moments[number], running.moments[number + 1]);
     if (const Transfer& transfer = running.transfers[number];
         transfer.copies && transfer.to.data != nullptr)
-      *transfer.seconds = machine_.device->seconds(transfer.began, running.marks[number]);
+      *transfer.seconds = resources_.device->seconds(transfer.began, running.marks[number]);
   }
-  machine_.device->forget_times();
+  resources_.device->forget_times();
 }
 
 }  // namespace garonne::exec

@@ -111,11 +111,11 @@ std::int64_t recorded_pinned_bytes(const nn::Model& model, const plan::Program& 
 }
 
 std::string Executor::obstacle() const {
-  if (machine_.captures == nullptr || machine_.step_numbers == nullptr)
+  if (resources_.captures == nullptr || resources_.step_numbers == nullptr)
     return "what is put on the device is not recorded, as with GARONNE_SYNCHRONOUS=1";
-  if (machine_.watch_gradient) return "gradients are watched";
+  if (resources_.watch_gradient) return "gradients are watched";
   if (!updates_) return "the step updates nothing";
-  if (machine_.optimizer->rates(1, 0).empty()) return "the optimizer takes its rates by value";
+  if (resources_.optimizer->rates(1, 0).empty()) return "the optimizer takes its rates by value";
   const std::vector<dist::Transport*> used = transports();
   for (const dist::Transport* transport : used)
     expect(transport->can_be_recorded() || transport->name() == "mpi",
@@ -127,7 +127,7 @@ std::string Executor::obstacle() const {
 std::vector<dist::Transport*> Executor::transports() const {
   std::vector<dist::Transport*> used;
   for (dist::Transport* const each :
-       {machine_.data, machine_.tensor, machine_.pipeline, machine_.tied, machine_.world}) {
+       {resources_.data, resources_.tensor, resources_.pipeline, resources_.tied, resources_.world}) {
     if (each == nullptr || each->size() == 1 || std::ranges::find(used, each) != used.end())
       continue;
     used.push_back(each);
@@ -136,18 +136,18 @@ std::vector<dist::Transport*> Executor::transports() const {
 }
 
 bool Executor::any_rank(bool here) const {
-  if (machine_.session == nullptr) return here;
-  return machine_.session->all_reduce_max(std::vector<std::int64_t>{here ? 1 : 0})[0] > 0;
+  if (resources_.session == nullptr) return here;
+  return resources_.session->all_reduce_max(std::vector<std::int64_t>{here ? 1 : 0})[0] > 0;
 }
 
 double Executor::slowest(double seconds) const {
-  if (machine_.session == nullptr) return seconds;
-  return machine_.session->all_reduce_max(std::vector<double>{seconds})[0];
+  if (resources_.session == nullptr) return seconds;
+  return resources_.session->all_reduce_max(std::vector<double>{seconds})[0];
 }
 
 // That of the first rank that has one.
 std::string Executor::reason_of_all(const std::string& here) const {
-  dist::Session* const session = machine_.session;
+  dist::Session* const session = resources_.session;
   if (session == nullptr || session->size() == 1) return here;
   const std::int64_t mine = here.empty() ? session->size() : session->rank();
   const std::int64_t first = session->all_reduce_min(std::vector<std::int64_t>{mine})[0];
@@ -162,7 +162,7 @@ void Executor::graphs_are_none(const std::string& reason, std::string_view advic
     const auto refuse = [&] {
       throw ConfigError("run.graphs", "always", fmt::format("{}. {}", reason, advice));
     };
-    if (machine_.session != nullptr) machine_.session->agree(refuse);
+    if (resources_.session != nullptr) resources_.session->agree(refuse);
     refuse();
   }
   graphs_given_up_ = true;
@@ -187,13 +187,13 @@ bool Executor::wants_graph() const {
 }
 
 bool Executor::has_step_numbers() const {
-  return machine_.step_numbers != nullptr && updates_ &&
-         machine_.device->kind() == DeviceKind::Cuda;
+  return resources_.step_numbers != nullptr && updates_ &&
+         resources_.device->kind() == DeviceKind::Cuda;
 }
 
 // The step, and after it what the optimizer takes from it.
 std::vector<std::byte> Executor::step_numbers(const StepInputs& inputs) const {
-  const std::vector<double> rates = machine_.optimizer->rates(inputs.step, inputs.learning_rate);
+  const std::vector<double> rates = resources_.optimizer->rates(inputs.step, inputs.learning_rate);
   expect(rates.size() <= optim::most_rates, "an optimizer with more rates than there is room for");
   const auto step = static_cast<std::uint64_t>(inputs.step);
   std::vector<std::byte> bytes(sizeof step + rates.size() * sizeof(double));
@@ -207,8 +207,8 @@ std::vector<std::byte> Executor::step_numbers(const StepInputs& inputs) const {
 void Executor::fill_step_numbers(Running& running) const {
   if (!has_step_numbers()) return;
   const std::vector<std::byte> numbers = step_numbers(running.inputs);
-  machine_.staging->fill(
-      machine_.step_numbers, static_cast<std::int64_t>(numbers.size()),
+  resources_.staging->fill(
+      resources_.step_numbers, static_cast<std::int64_t>(numbers.size()),
       [&](std::int64_t first, std::span<std::byte> piece) {
         std::memcpy(piece.data(), numbers.data() + first, piece.size());
       },
@@ -219,7 +219,7 @@ bool Executor::is_of_this_run(const StepInputs& inputs) const {
   const StepInputs& recorded = recorded_->running->inputs;
   return inputs.seed == recorded.seed && inputs.training == recorded.training &&
          inputs.loss_scale == recorded.loss_scale && inputs.clip_norm == recorded.clip_norm &&
-         machine_.tier->layout() == recorded_->layout;
+         resources_.tier->layout() == recorded_->layout;
 }
 
 // A graph of one rank meets those of the others, so what makes one useless does so for all.
@@ -248,7 +248,7 @@ bool Executor::record(const StepInputs& inputs) {
   try {
     record_step(inputs);
   } catch (const Error& error) {
-    machine_.captures->drop_capture();
+    resources_.captures->drop_capture();
     for (dist::Transport* const transport : transports()) transport->drop_recording();
     recorded_.reset();
     refused = error.what();
@@ -272,40 +272,40 @@ void Executor::record_step(const StepInputs& inputs) {
   StepInputs constant = inputs;
   constant.load = nullptr;
   constant.before = nullptr;
-  device::Captures& captures = *machine_.captures;
+  device::Captures& captures = *resources_.captures;
   recorded_ = std::make_shared<Recorded>();
   recorded_->captures = &captures;
   recorded_->running = std::make_shared<Running>(constant, program_);
   start_running(*recorded_->running);
   recorded_->numbers =
-      machine_.staging->hold(static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
+      resources_.staging->hold(static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     const plan::Instruction& instruction = program_.instructions[number];
     if (instruction.operation == plan::Operation::Load) {
       Recorded::Loaded& loaded = recorded_->loads[number];
       for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-        loaded.values.push_back(machine_.staging->hold(
+        loaded.values.push_back(resources_.staging->hold(
             bytes_of(model_.graph.values[as_index(value.value)]), activities_[number]));
       }
-      loaded.samples = machine_.staging->hold(8 * model_.batch, activities_[number]);
+      loaded.samples = resources_.staging->hold(8 * model_.batch, activities_[number]);
     }
     if (!reads_report(instruction)) continue;
     for (const int id : instruction.arguments.inputs) {
       const plan::Buffer& buffer = program_.buffers[as_index(id)];
-      recorded_->reports[number].push_back(machine_.staging->hold(
+      recorded_->reports[number].push_back(resources_.staging->hold(
           std::min<std::int64_t>(buffer.bytes, 2 * sizeof(double)), activities_[number]));
     }
   }
-  recorded_->layout = machine_.tier->layout();
+  recorded_->layout = resources_.tier->layout();
   const std::vector<dist::Transport*> exchanges = transports();
   for (dist::Transport* const transport : exchanges) transport->begin_recording();
   captures.begin_capture(step_activity);
-  machine_.staging->put_in(machine_.step_numbers, recorded_->numbers, step_activity);
+  resources_.staging->put_in(resources_.step_numbers, recorded_->numbers, step_activity);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number)
     put_recorded(number);
   for (dist::Transport* const transport : exchanges) transport->end_recording();
   recorded_->graph = captures.end_capture(step_activity);
-  expect(machine_.tier->layout() == recorded_->layout, "a step leaves blocks of the tier behind");
+  expect(resources_.tier->layout() == recorded_->layout, "a step leaves blocks of the tier behind");
 }
 
 void Executor::put_recorded(std::size_t number) {
@@ -313,11 +313,11 @@ void Executor::put_recorded(std::size_t number) {
   const std::string& activity = activities_[number];
   const device::ProfilerRange range(activity);
   const std::shared_ptr<Running>& running = recorded_->running;
-  device::Captures& captures = *machine_.captures;
+  device::Captures& captures = *resources_.captures;
   const auto put = [&](Part kernels) {
     captures.put_kernels([this, number, running, kernels] {
       const at::NoGradGuard no_gradients;
-      const DeviceScope scope(*machine_.tier);
+      const DeviceScope scope(*resources_.tier);
       (this->*kernels)(number, *running);
     });
   };
@@ -327,7 +327,7 @@ void Executor::put_recorded(std::size_t number) {
     put(&Executor::make_recorded);
     const Recorded::Loaded& loaded = recorded_->loads.at(number);
     for (std::size_t k = 0; k < loaded.values.size(); ++k) {
-      machine_.staging->put_in(tensor(instruction.arguments.loaded[k].buffer).data_ptr(),
+      resources_.staging->put_in(tensor(instruction.arguments.loaded[k].buffer).data_ptr(),
                                loaded.values[k], activity);
     }
     const std::span<std::byte> samples = loaded.samples.bytes();
@@ -336,7 +336,7 @@ void Executor::put_recorded(std::size_t number) {
   } else if (reads_report(instruction)) {
     const std::vector<Staging::Slot>& slots = recorded_->reports.at(number);
     for (std::size_t k = 0; k < slots.size(); ++k) {
-      machine_.staging->put_out(slots[k], tensor(instruction.arguments.inputs[k]).const_data_ptr(),
+      resources_.staging->put_out(slots[k], tensor(instruction.arguments.inputs[k]).const_data_ptr(),
                                 activity);
     }
   } else if (instruction.operation == plan::Operation::Wait) {
@@ -347,7 +347,7 @@ void Executor::put_recorded(std::size_t number) {
     if (running->transfers[number].start) start_transfer(number, *running);
     if (blocks(instruction)) await_transfer(number, *running);
   }
-  machine_.device->launched(Lane::Compute, activity);
+  resources_.device->launched(Lane::Compute, activity);
   put(&Executor::end);
 }
 
@@ -385,11 +385,11 @@ void Executor::load_recorded(Running& running) {
 }
 
 void Executor::run_recorded(Running& running) {
-  device::Device& device = *machine_.device;
+  device::Device& device = *resources_.device;
   LanesEnd lanes(device);
   const device::ProfilerRange range(fmt::format("step {}, as a graph", running.inputs.step));
   const auto start = std::chrono::steady_clock::now();
-  machine_.tier->set_activity(step_activity);
+  resources_.tier->set_activity(step_activity);
   load_recorded(running);
   if (running.inputs.before) {
     running.inputs.before(false);
@@ -398,7 +398,7 @@ void Executor::run_recorded(Running& running) {
   const std::vector<dist::Transport*> exchanges = transports();
   for (dist::Transport* const transport : exchanges)
     transport->begin_replay(step_activity, plain_steps_.seconds);
-  device.wait(machine_.captures->launch(recorded_->graph, step_activity));
+  device.wait(resources_.captures->launch(recorded_->graph, step_activity));
   for (dist::Transport* const transport : exchanges) transport->end_replay();
   StepOutputs& outputs = running.outputs;
   for (const auto& [number, slots] : recorded_->reports) {

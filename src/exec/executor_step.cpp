@@ -33,7 +33,7 @@ void expect_finite(const plan::Instruction& instruction, std::int64_t step,
 }
 
 Queue Executor::queue() const {
-  return machine_.device->queue(Lane::Compute);
+  return resources_.device->queue(Lane::Compute);
 }
 
 at::TensorOptions Executor::options(at::ScalarType type) const {
@@ -43,14 +43,14 @@ at::TensorOptions Executor::options(at::ScalarType type) const {
 // Then what is loaded and reported is copied, on lanes of their own, and what is asynchronous is
 // started by its lane. Where the memory is the host's, the host does all that where it stands.
 bool Executor::memory_apart() const {
-  return machine_.device->kind() == DeviceKind::Emulated;
+  return resources_.device->kind() == DeviceKind::Emulated;
 }
 
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const auto running = std::make_shared<Running>(inputs, program_);
   start_running(*running);
-  switch (machine_.device->kind()) {
+  switch (resources_.device->kind()) {
     case DeviceKind::Cpu:
       run_here(*running);
       break;
@@ -65,7 +65,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
       }
       break;
   }
-  machine_.tier->set_activity("");
+  resources_.tier->set_activity("");
   take_copy_seconds(*running);
   return std::move(running->outputs);
 }
@@ -78,8 +78,8 @@ void Executor::start_running(Running& running) const {
 
 void Executor::run_here(Running& running) {
   std::optional<LanesEnd> lanes;
-  if (has_copies()) lanes.emplace(*machine_.device);
-  const DeviceScope scope(*machine_.tier);
+  if (has_copies()) lanes.emplace(*resources_.device);
+  const DeviceScope scope(*resources_.tier);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     carry_out(number, running);
     expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
@@ -88,7 +88,7 @@ void Executor::run_here(Running& running) {
 }
 
 void Executor::run_apart(const std::shared_ptr<Running>& running) {
-  device::Device& device = *machine_.device;
+  device::Device& device = *resources_.device;
   LanesEnd lanes(device);
   // The tensor library has a number of threads for each thread that uses it.
   device.run(
@@ -113,12 +113,12 @@ device::Mark Executor::put(Lane lane, Part work, std::size_t number,
     if (plan::is_collective(instruction.operation) && running->begun.lane != lane)
       after.push_back(running->begun);
   }
-  return machine_.device->run(
+  return resources_.device->run(
       lane,
       [this, lane, work, number, running] {
         if (lane != Lane::Compute) return (this->*work)(number, *running);
         const at::NoGradGuard no_gradients;
-        const DeviceScope scope(*machine_.tier);
+        const DeviceScope scope(*resources_.tier);
         (this->*work)(number, *running);
       },
       activities_[number], after);
@@ -126,7 +126,7 @@ device::Mark Executor::put(Lane lane, Part work, std::size_t number,
 
 void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running) {
   const plan::Instruction& instruction = program_.instructions[number];
-  device::Device& device = *machine_.device;
+  device::Device& device = *resources_.device;
   if (instruction.operation == plan::Operation::Wait) {
     device.order(Lane::Compute, running->marks.at(as_index(instruction.completes)));
   }
@@ -173,8 +173,8 @@ void Executor::prepare(std::size_t number, Running& running) {
 void Executor::begin(std::size_t number, Running& running) {
   const bool updates = is_update(program_.instructions[number].operation);
   if (running.inputs.before) running.inputs.before(updates);
-  machine_.tier->set_activity(activities_[number]);
-  machine_.tier->reset_peak();
+  resources_.tier->set_activity(activities_[number]);
+  resources_.tier->reset_peak();
   running.start = std::chrono::steady_clock::now();
 }
 
@@ -191,8 +191,8 @@ void Executor::end(std::size_t number, Running& running) {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - running.start;
   plan::Measurement measurement;
   measurement.seconds = taken.count();
-  measurement.live_bytes = machine_.tier->live_bytes();
-  measurement.peak_bytes = machine_.tier->peak_bytes();
+  measurement.live_bytes = resources_.tier->live_bytes();
+  measurement.peak_bytes = resources_.tier->peak_bytes();
   running.outputs.peak_bytes = std::max(running.outputs.peak_bytes, measurement.peak_bytes);
   running.outputs.measurements.push_back(measurement);
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
@@ -209,7 +209,7 @@ void Executor::start_transfer(std::size_t number, Running& running) {
   for (const int earlier : program_.instructions[number].after) {
     const Transfer& before = running.transfers[as_index(earlier)];
     if (before.transport != nullptr) before.transport->wait(before.ticket);
-    if (before.copies && !memory_apart()) machine_.device->wait(running.marks[as_index(earlier)]);
+    if (before.copies && !memory_apart()) resources_.device->wait(running.marks[as_index(earlier)]);
   }
   transfer.ticket = transfer.start();
   transfer.start = nullptr;

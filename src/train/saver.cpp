@@ -106,7 +106,7 @@ void Saver::save_apart(std::int64_t step, const std::optional<StepMetrics>& unwr
   const std::string& directory = run_.config.run.directory;
   if (session_.rank() == 0 && unwritten && unwritten->step == step)
     MetricsFile(directory, step, [](const std::string&) {}).append(*unwritten);
-  Together apart = members();
+  CollectivePhases apart = members();
   apart.suffix = parting_suffix;
   apart.phase = [&](const std::function<void()>& work) { meeting.phase(work); };
   apart.gather = [&](const std::string& text) { return meeting.gather(text); };
@@ -121,8 +121,8 @@ Manifest Saver::manifest_of(std::int64_t step) const {
   return manifest;
 }
 
-Together Saver::members() const {
-  Together together;
+CollectivePhases Saver::members() const {
+  CollectivePhases together;
   together.rank = session_.rank();
   together.ranks = session_.size();
   const Coordinates here = run_.setup.grid.coordinates_of(session_.rank());
@@ -132,8 +132,8 @@ Together Saver::members() const {
   return together;
 }
 
-Together Saver::together() {
-  Together together = members();
+CollectivePhases Saver::together() {
+  CollectivePhases together = members();
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
   together.first_text = [&](const std::string& text) {

@@ -98,8 +98,8 @@ class Saver {
   void leave();
   void is_in_place(std::int64_t step);
   Manifest manifest_of(std::int64_t step) const;
-  Together members() const;
-  Together together();
+  CollectivePhases members() const;
+  CollectivePhases together();
 
   SavedRun run_;
   dist::Session& session_;

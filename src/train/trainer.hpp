@@ -21,7 +21,7 @@ struct TrainOptions {
   std::string gradients_directory;
   AllowedTensors allowed;            // differences of the checkpoint that the run goes on from
   std::vector<std::string> changes;  // keys that may be others than those of the checkpoint
-  TraceWish trace;
+  TraceRequest trace;
   // What Prometheus collects, written again with each step but not more than once a second; empty =
   // nothing is.
   std::string prometheus_file;

@@ -141,7 +141,7 @@ void TrainingRun::end_for_validation(const dist::AgreedError& failure, const Ste
 std::optional<double> TrainingRun::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
   phase_->set(fmt::format("the validation after step {}", running_step_));
-  return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
+  return validation_loss(setup_, choice_.evaluation, resources_, *workload_, reader_,
                          validation_micro_batches_, session_, peak_bytes_);
 }
 

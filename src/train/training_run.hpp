@@ -65,6 +65,9 @@ class TrainingRun {
   void load_initial();
   void say_difference(const TensorDifference& difference);
   void make_state();
+  void load_state();
+  void say_where_it_begins();
+  void begin_run_directory();
   void watch_waits();
   void begin();
   exec::HostBatch load(int micro_batch);
@@ -125,7 +128,7 @@ class TrainingRun {
   std::int64_t saved_copy_bytes_ = 0;  // as its memory was counted
   exec::ModelState state_;
   LowerMemory below_;  // where the Program has buffers there
-  exec::Machine machine_;
+  exec::RankResources resources_;
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;

@@ -12,7 +12,6 @@
 #include "base/output_file.hpp"
 #include "base/seconds.hpp"
 #include "base/version.hpp"
-#include "train/checkpoint/gpu_record.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/initial_parameters.hpp"
 #include "train/plans/given_programs.hpp"
@@ -331,22 +330,49 @@ void TrainingRun::make_state() {
                                  device_->staging());
   }
   session_.agree([&] { below_ = make_lower_tiers(setup_, program_, *device_, state_); });
-  session_.agree([&] {
-    if (start_.checkpoint.empty()) {
-      load_initial();
-      return;
-    }
-    const auto names = tensor_names(whole_.model.graph, optimizer_->states());
-    say_difference(
-        compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
-    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
-                    names.size(), options_.allowed);
-    say_states_of_another_optimizer();
-  });
+  session_.agree([&] { load_state(); });
   {
     const exec::DeviceScope scope(*tier_);
     exec::gather_parameters(state_, axes_->data());
   }
+  say_where_it_begins();
+  session_.agree([&] {
+    if (first_rank_) begin_run_directory();
+  });
+  resources_ = {.device = &device_->device(),
+                .tier = tier_.get(),
+                .staging = device_->staging(),
+                .captures = device_->captures(),
+                .step_numbers = device_->step_numbers(),
+                .host = below_.host_memory(),
+                .disk = below_.disk.get(),
+                .state = &state_,
+                .products = &products_,
+                .optimizer = optimizer_.get(),
+                .data = axes_->data(),
+                .tensor = axes_->tensor(),
+                .pipeline = axes_->pipeline(),
+                .tied = axes_->tied(),
+                .world = axes_->world(),
+                .session = &session_,
+                .watch_gradient = {}};
+}
+
+// From the checkpoint that the run goes on from, or what it is begun with.
+void TrainingRun::load_state() {
+  if (start_.checkpoint.empty()) {
+    load_initial();
+    return;
+  }
+  const auto names = tensor_names(whole_.model.graph, optimizer_->states());
+  say_difference(
+      compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
+  load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
+                  names.size(), options_.allowed);
+  say_states_of_another_optimizer();
+}
+
+void TrainingRun::say_where_it_begins() {
   if (!initial_.checkpoint.empty()) {
     say(fmt::format("starts from the parameters of {} (step {})\n", initial_.checkpoint,
                     initial_.step));
@@ -357,59 +383,37 @@ void TrainingRun::make_state() {
   }
   if (options_.allowed.any() && start_.checkpoint.empty() && initial_.checkpoint.empty())
     say("note: the run begins without a checkpoint, so no tensor is missing or unused\n");
-  if (!start_.checkpoint.empty()) {
-    say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
-                    config_.train.steps));
-    if (start_.manifest.threads != threads_) {
-      say(
-          fmt::format("note: the checkpoint was made with {} a rank, this run has {}: last "
-                      "bits may differ\n",
-                      counted(start_.manifest.threads, "thread"), threads_));
-    }
-    if (start_.manifest.sums != axes_->data_sums()) {
-      say("note: the checkpoint's run summed over data ranks in another order or type: last bits "
-          "differ\n");
-    }
+  if (start_.checkpoint.empty()) return;
+  say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
+                  config_.train.steps));
+  if (start_.manifest.threads != threads_) {
+    say(
+        fmt::format("note: the checkpoint was made with {} a rank, this run has {}: last "
+                    "bits may differ\n",
+                    counted(start_.manifest.threads, "thread"), threads_));
   }
-  session_.agree([&] {
-    if (!first_rank_) return;
-    lock_->check_now();
-    // Before anything else says that the run has begun.
-    if (beginning_) save_beginning(config_.run.directory, *beginning_);
-    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
-    if (!start_.checkpoint.empty()) {
-      keeper_->started_from(start_.step);
-      // Before anything is written: the disk may have been full.
-      keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
-    }
-    prepare_run_directory(config_);
-    if (const auto tokenizer = workload_->tokenizer())
-      save_tokenizer(config_.run.directory, *tokenizer);
-    nlohmann::ordered_json choices = {{"format", "garonne.choices"},
-                                      {"version", 1},
-                                      {"threads", threads_},
-                                      {"products", products_.to_json()}};
-    if (const auto gpu = device_->gpu()) choices["gpu"] = to_json(*gpu);
-    write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
-    write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
-  });
-  machine_ = {.device = &device_->device(),
-              .tier = tier_.get(),
-              .staging = device_->staging(),
-              .captures = device_->captures(),
-              .step_numbers = device_->step_numbers(),
-              .host = below_.host_memory(),
-              .disk = below_.disk.get(),
-              .state = &state_,
-              .products = &products_,
-              .optimizer = optimizer_.get(),
-              .data = axes_->data(),
-              .tensor = axes_->tensor(),
-              .pipeline = axes_->pipeline(),
-              .tied = axes_->tied(),
-              .world = axes_->world(),
-              .session = &session_,
-              .watch_gradient = {}};
+  if (start_.manifest.sums != axes_->data_sums()) {
+    say("note: the checkpoint's run summed over data ranks in another order or type: last bits "
+        "differ\n");
+  }
+}
+
+// On rank 0.
+void TrainingRun::begin_run_directory() {
+  lock_->check_now();
+  // Before anything else says that the run has begun.
+  if (beginning_) save_beginning(config_.run.directory, *beginning_);
+  keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+  if (!start_.checkpoint.empty()) {
+    keeper_->started_from(start_.step);
+    // Before anything is written: the disk may have been full.
+    keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
+  }
+  prepare_run_directory(config_);
+  if (const auto tokenizer = workload_->tokenizer())
+    save_tokenizer(config_.run.directory, *tokenizer);
+  write_choices(config_.run.directory, threads_, products_, device_->gpu());
+  write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
 }
 
 std::optional<std::span<std::byte>> TrainingRun::room_for_copy() {
@@ -425,11 +429,11 @@ void TrainingRun::begin() {
                       training_order(config_, *workload_, program_, setup_.model, start_.step + 1));
   if (!options_.gradients_directory.empty()) {
     capture_.emplace(setup_.model, state_);
-    machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
+    resources_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
       capture_->take(parameter, gradient);
     };
   }
-  executor_.emplace(setup_.model, program_, machine_);
+  executor_.emplace(setup_.model, program_, resources_);
   if (device_->kind() == DeviceKind::Cuda)
     session_.agree([&] { executor_->use_graphs(graph_use(config_)); });
   session_.agree([&] {

@@ -138,15 +138,15 @@ class Rank {
   // One executor for all steps from now on, which may record them. Watches no gradients.
   Executor& use_graphs(GraphUse use, double least_share_of_issue = 0) {
     watches = false;
-    const Machine machine = whole_machine();
-    executor_ = std::make_unique<Executor>(model_, program_, machine);
+    const RankResources resources = whole_resources();
+    executor_ = std::make_unique<Executor>(model_, program_, resources);
     executor_->use_graphs(use, least_share_of_issue);
     return *executor_;
   }
 
-  // Transports and session of the machine, which outlive the rank's executor and not its device.
+  // Transports and session of the resources, which outlive the rank's executor and not its device.
   // Parameters that others train are there from here on. Collective.
-  void meet(const Machine& others, std::vector<std::unique_ptr<dist::Transport>> transports) {
+  void meet(const RankResources& others, std::vector<std::unique_ptr<dist::Transport>> transports) {
     others_ = others;
     transports_ = std::move(transports);
     gather();
@@ -163,28 +163,28 @@ class Rank {
   static std::string name_of(const std::string& name) { return name.substr(0, name.find('@')); }
 
  protected:
-  virtual Machine machine() = 0;
+  virtual RankResources resources() = 0;
   virtual void gather() { gather_parameters(state_, others_.data); }
 
-  Machine whole_machine() {
-    Machine machine = this->machine();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
-    machine.data = others_.data;
-    machine.tensor = others_.tensor;
-    machine.pipeline = others_.pipeline;
-    machine.tied = others_.tied;
-    machine.world = others_.world;
-    machine.session = others_.session;
-    return machine;
+  RankResources whole_resources() {
+    RankResources resources = this->resources();
+    resources.state = &state_;
+    resources.products = &products_;
+    resources.optimizer = optimizer_.get();
+    resources.data = others_.data;
+    resources.tensor = others_.tensor;
+    resources.pipeline = others_.pipeline;
+    resources.tied = others_.tied;
+    resources.world = others_.world;
+    resources.session = others_.session;
+    return resources;
   }
 
   StepOutputs run(const plan::Program& program, std::int64_t number, bool training,
                   double learning_rate) {
-    Machine machine = whole_machine();
+    RankResources resources = whole_resources();
     if (watches) {
-      machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+      resources.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
         gradients_[parameter] = copy_out(gradient);
         if (on_gradient) on_gradient();
       };
@@ -201,7 +201,7 @@ class Rank {
       return load_((number * micro_batches + micro_batch) * data_ranks_ + data_member_);
     };
     if (training && executor_) return executor_->run(inputs);
-    Executor executor(model_, program, machine);
+    Executor executor(model_, program, resources);
     return executor.run(inputs);
   }
 
@@ -217,7 +217,7 @@ class Rank {
   ModelState state_;
   std::int64_t data_ranks_ = 1;
   std::int64_t data_member_ = 0;
-  Machine others_;
+  RankResources others_;
   std::vector<std::unique_ptr<dist::Transport>> transports_;
   std::unique_ptr<Executor> executor_;
 };
@@ -237,11 +237,11 @@ class CpuRank final : public Rank {
   }
 
  private:
-  Machine machine() override {
-    Machine machine;
-    machine.device = &device_;
-    machine.tier = &tier_;
-    return machine;
+  RankResources resources() override {
+    RankResources resources;
+    resources.device = &device_;
+    resources.tier = &tier_;
+    return resources;
   }
 
   device::CpuDevice device_;
@@ -374,15 +374,15 @@ class GpuRank final : public Rank {
     Rank::gather();
     gpu_.device().catch_up();
   }
-  Machine machine() override {
-    Machine machine;
-    machine.device = &gpu_.device();
-    machine.tier = &gpu_.tier();
-    machine.staging = &gpu_.staging();
-    machine.captures = &gpu_.device();
-    machine.step_numbers = gpu_.step_numbers();
-    machine.host = host_ ? &host_->memory() : nullptr;
-    return machine;
+  RankResources resources() override {
+    RankResources resources;
+    resources.device = &gpu_.device();
+    resources.tier = &gpu_.tier();
+    resources.staging = &gpu_.staging();
+    resources.captures = &gpu_.device();
+    resources.step_numbers = gpu_.step_numbers();
+    resources.host = host_ ? &host_->memory() : nullptr;
+    return resources;
   }
 
   std::int64_t room_on_host() const {

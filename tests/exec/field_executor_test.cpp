@@ -139,19 +139,19 @@ class FieldRank {
   }
 
   StepOutputs step(std::int64_t number) {
-    Machine machine;
-    machine.device = &device_;
-    machine.tier = tier_.get();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
+    RankResources resources;
+    resources.device = &device_;
+    resources.tier = tier_.get();
+    resources.state = &state_;
+    resources.products = &products_;
+    resources.optimizer = optimizer_.get();
     StepInputs inputs;
     inputs.step = number;
     inputs.loss_scale = 1.0 / micro_batches;
     inputs.learning_rate = 3e-3;
     inputs.clip_norm = 1;
     inputs.load = [this](int micro_batch) { return batch_of(micro_batch); };
-    return Executor(model_, program_, machine).run(inputs);
+    return Executor(model_, program_, resources).run(inputs);
   }
 
   std::int64_t predicted_peak() const { return prediction_.peak_bytes; }

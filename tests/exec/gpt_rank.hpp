@@ -171,15 +171,15 @@ class Rank {
 
   StepOutputs run(const plan::Program& program, std::int64_t number, double learning_rate,
                   bool training) {
-    Machine machine;
-    machine.device = device_.get();
-    machine.host = host_.get();
-    machine.disk = disk_.get();
-    machine.tier = tier_.get();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
-    machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+    RankResources resources;
+    resources.device = device_.get();
+    resources.host = host_.get();
+    resources.disk = disk_.get();
+    resources.tier = tier_.get();
+    resources.state = &state_;
+    resources.products = &products_;
+    resources.optimizer = optimizer_.get();
+    resources.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       gradients_.resize(model_.graph.parameters.size());
       gradients_[static_cast<std::size_t>(parameter)] = copy_out(gradient);
     };
@@ -194,7 +194,7 @@ class Rank {
       return token_batch(micro_batch * setting_.batch, setting_.batch, setting_.sequence,
                          vocabulary);
     };
-    Executor executor(model_, program, machine);
+    Executor executor(model_, program, resources);
     return executor.run(inputs);
   }
 

@@ -202,14 +202,14 @@ class SharedRanks {
       transports.push_back(make(members, name));
       return transports.back().get();
     };
-    Machine machine;
-    if (sharing_.agree) machine.session = &session_;
-    if (sharing_.axis == Axis::Data) machine.data = add(members_, "data");
-    if (sharing_.axis == Axis::Tensor) machine.tensor = add(members_, "tensor");
-    if (sharing_.axis == Axis::Pipeline) machine.pipeline = add(members_, "pipeline");
-    if (!place_.tied_group.empty()) machine.tied = add(place_.tied_group, "tied");
-    machine.world = add(members_, "world");
-    rank.meet(machine, std::move(transports));
+    RankResources resources;
+    if (sharing_.agree) resources.session = &session_;
+    if (sharing_.axis == Axis::Data) resources.data = add(members_, "data");
+    if (sharing_.axis == Axis::Tensor) resources.tensor = add(members_, "tensor");
+    if (sharing_.axis == Axis::Pipeline) resources.pipeline = add(members_, "pipeline");
+    if (!place_.tied_group.empty()) resources.tied = add(place_.tied_group, "tied");
+    resources.world = add(members_, "world");
+    rank.meet(resources, std::move(transports));
   }
 
   dist::Session& session_;

@@ -116,16 +116,16 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
 }
 
 StepOutputs TensorRank::step(std::int64_t number, const plan::Program& program, bool training) {
-  Machine machine;
-  machine.device = device_.get();
-  machine.tier = tier_.get();
-  machine.state = &state_;
-  machine.products = &products_;
-  machine.optimizer = optimizer_.get();
-  machine.tensor = machine.world = transport_;
-  if (cut_.sums_again) machine.data = transport_;
+  RankResources resources;
+  resources.device = device_.get();
+  resources.tier = tier_.get();
+  resources.state = &state_;
+  resources.products = &products_;
+  resources.optimizer = optimizer_.get();
+  resources.tensor = resources.world = transport_;
+  if (cut_.sums_again) resources.data = transport_;
   gradients_.assign(model_.graph.parameters.size(), at::Tensor());
-  machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+  resources.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
     // The copy is the test's and not the step's: its bytes lie outside the tier.
     std::vector<double>& values = gradient_values_[static_cast<std::size_t>(parameter)];
     values = copy_out(gradient);
@@ -142,7 +142,7 @@ StepOutputs TensorRank::step(std::int64_t number, const plan::Program& program, 
   inputs.load = [&](int micro_batch) {
     return cut_.load(model_, number * micro_batches + micro_batch);
   };
-  Executor executor(model_, program, machine);
+  Executor executor(model_, program, resources);
   return executor.run(inputs);
 }
 

@@ -44,7 +44,8 @@ struct SmallModel {
 
   void save(const std::string& run_directory, std::int64_t step,
             const std::string& config = "") const {
-    save_checkpoint(run_directory, model, moments, state, manifest(step, config), Together());
+    save_checkpoint(run_directory, model, moments, state, manifest(step, config),
+                    CollectivePhases());
   }
 
   nn::Model model;

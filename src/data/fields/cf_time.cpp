@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/lower_case.hpp"
+
 namespace garonne::data {
 namespace {
 
@@ -101,14 +103,8 @@ Date date_of(std::int64_t day, Calendar calendar) {
   return date;
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return text;
-}
-
 // Seconds of a unit; 0 when unknown or without a fixed length.
-double seconds_of(const std::string& unit, Calendar calendar) {
+double unit_seconds_of(const std::string& unit, Calendar calendar) {
   static const std::map<std::string, double> lengths = {{"seconds", 1},
                                                         {"second", 1},
                                                         {"secs", 1},
@@ -146,7 +142,7 @@ std::optional<Calendar> calendar_named(const std::string& name) {
       {"360_day", Calendar::Days360},   {"noleap", Calendar::Days365},
       {"365_day", Calendar::Days365},   {"all_leap", Calendar::Days366},
       {"366_day", Calendar::Days366}};
-  const auto found = calendars.find(lower(name));
+  const auto found = calendars.find(lower_case(name));
   if (found == calendars.end()) return std::nullopt;
   return found->second;
 }
@@ -169,18 +165,18 @@ const char* calendar_name(Calendar calendar) {
 }
 
 bool is_cf_time(const std::string& units) {
-  return lower(units).find(" since ") != std::string::npos;
+  return lower_case(units).find(" since ") != std::string::npos;
 }
 
 std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar) {
-  const std::string text = lower(units);
+  const std::string text = lower_case(units);
   const std::size_t since = text.find(" since ");
   if (since == std::string::npos) return std::nullopt;
   std::string unit = text.substr(0, since);
   unit.erase(std::remove(unit.begin(), unit.end(), ' '), unit.end());
   CfTime time;
   time.calendar = calendar;
-  time.unit_seconds = seconds_of(unit, calendar);
+  time.unit_seconds = unit_seconds_of(unit, calendar);
   if (time.unit_seconds == 0) return std::nullopt;
 
   std::string rest = text.substr(since + 7);

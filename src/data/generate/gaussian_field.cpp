@@ -10,7 +10,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 constexpr int pressures[] = {50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 850, 925, 1000};
 
 // Height in metres and temperature in K of the standard atmosphere.

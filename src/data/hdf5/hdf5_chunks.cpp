@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t checksum_bytes = 4;
 constexpr std::int64_t most_known = std::int64_t{1} << 28;
 // Of compression that did not pay.
-constexpr std::int64_t most_overhead = 4096;
+constexpr std::int64_t most_filter_overhead = 4096;
 
 // False where it is no stream of zlib's, or one of more than `room` bytes.
 bool inflate(const std::vector<std::byte>& stored, std::int64_t room,
@@ -99,10 +99,10 @@ std::string ChunkCheck::check_chunk(std::int64_t dataset,
   const std::int64_t checksums = count_of(Filter::Fletcher32) * checksum_bytes;
   const bool compressed = count_of(Filter::Deflate) + count_of(Filter::Lzf) > 0;
   const auto stored = static_cast<std::int64_t>(
-      std::min<hsize_t>(taken, static_cast<hsize_t>(2 * chunk_bytes_ + 2 * most_overhead)));
+      std::min<hsize_t>(taken, static_cast<hsize_t>(2 * chunk_bytes_ + 2 * most_filter_overhead)));
   if (!compressed && stored == chunk_bytes_ + checksums) return "";
   std::int64_t bytes = stored;
-  if (stored <= chunk_bytes_ + chunk_bytes_ / 8 + most_overhead) {
+  if (stored <= chunk_bytes_ + chunk_bytes_ / 8 + most_filter_overhead) {
     std::vector<std::byte> content(static_cast<std::size_t>(stored));
     std::uint32_t left_out = 0;
     if (H5Dread_chunk(dataset, H5P_DEFAULT, offset.data(), &left_out, content.data()) < 0)
@@ -130,7 +130,7 @@ std::string ChunkCheck::decoded_bytes(std::vector<std::byte> stored, std::uint32
         stored.resize(stored.size() - checksum_bytes);
         break;
       case Filter::Deflate:
-        if (!inflate(stored, chunk_bytes_ + most_overhead, values))
+        if (!inflate(stored, chunk_bytes_ + most_filter_overhead, values))
           return "cannot be inflated to the bytes of a chunk";
         stored.swap(values);
         break;

@@ -15,7 +15,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr std::int64_t most_chunk_bytes = std::int64_t{1} << 20;
+constexpr std::int64_t most_hashed_bytes = std::int64_t{1} << 20;
 constexpr std::size_t most_attribute_bytes = std::size_t{1} << 20;
 
 // Bytes of the file.
@@ -24,13 +24,14 @@ struct Extent {
   std::int64_t bytes = 0;  // 0 = nothing was stored
 };
 
-// Of what is larger than `most_chunk_bytes` both ends: a checksum is at the end.
+// Of what is larger than `most_hashed_bytes` both ends: a checksum is at the end.
 std::string hash_of(const std::string& path, Extent extent) {
   const FileReader file(path);
   if (extent.offset < 0 || extent.bytes < 0 || extent.bytes > file.size() - extent.offset)
     throw IoError(path, "the file is damaged: a chunk lies beyond its end");
-  const std::int64_t head = extent.bytes <= most_chunk_bytes ? extent.bytes : most_chunk_bytes / 2;
-  const std::int64_t tail = extent.bytes <= most_chunk_bytes ? 0 : most_chunk_bytes / 2;
+  const std::int64_t head =
+      extent.bytes <= most_hashed_bytes ? extent.bytes : most_hashed_bytes / 2;
+  const std::int64_t tail = extent.bytes <= most_hashed_bytes ? 0 : most_hashed_bytes / 2;
   std::string bytes(static_cast<std::size_t>(head + tail), '\0');
   file.read(extent.offset, bytes.data(), static_cast<std::size_t>(head));
   file.read(extent.offset + extent.bytes - tail, bytes.data() + head,
@@ -111,7 +112,7 @@ std::string Hdf5Dataset::hash_of_chunk(bool last) const {
     H5Eclear2(H5E_DEFAULT);  // of data that lie in the header, or nowhere yet
     if (address == HADDR_UNDEF) return hash_of_header_data();
     const auto all = static_cast<std::int64_t>(H5Dget_storage_size(handle_.get()));
-    const std::int64_t bytes = std::min(all, most_chunk_bytes);
+    const std::int64_t bytes = std::min(all, most_hashed_bytes);
     extent = {static_cast<std::int64_t>(address) + (last ? all - bytes : 0), bytes};
   }
   return extent.bytes == 0 ? "none" : hash_of(path_, extent);

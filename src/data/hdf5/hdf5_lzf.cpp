@@ -14,7 +14,7 @@ namespace garonne::data {
 
 namespace {
 
-constexpr unsigned most_chunk_bytes = 256U << 20;
+constexpr unsigned most_lzf_bytes = 256U << 20;
 
 // H5Z_func_t: `buffer` has `bytes` bytes that are compressed, and gets those that are not; 0 =
 // failed. HDF5 takes it for granted that they are as many as a chunk has.
@@ -22,7 +22,7 @@ std::size_t decompress(unsigned flags, std::size_t parameters, const unsigned* v
                        std::size_t bytes, std::size_t* buffer_bytes, void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0 || parameters < 3) return 0;
   const unsigned chunk_bytes = values[2];
-  if (chunk_bytes == 0 || chunk_bytes > most_chunk_bytes || bytes > most_chunk_bytes) return 0;
+  if (chunk_bytes == 0 || chunk_bytes > most_lzf_bytes || bytes > most_lzf_bytes) return 0;
   void* const chunk = H5allocate_memory(chunk_bytes, /*clear=*/true);
   if (chunk == nullptr) return 0;
   if (lzf_decompress(*buffer, static_cast<unsigned>(bytes), chunk, chunk_bytes) != chunk_bytes) {

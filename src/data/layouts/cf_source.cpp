@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/lower_case.hpp"
 #include "base/printable.hpp"
 
 namespace garonne::data {
@@ -37,12 +38,6 @@ bool one_of(const std::string& text, const std::array<const char*, count>& known
 constexpr std::array latitude_names = {"lat", "latitude"};
 constexpr std::array longitude_names = {"lon", "longitude"};
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return text;
-}
-
 Role role_of(const CfSource& source, const std::string& dimension) {
   static constexpr std::array north = {"degrees_north", "degree_north", "degree_N",
                                        "degrees_N",     "degreeN",      "degreesN"};
@@ -63,7 +58,7 @@ Role role_of(const CfSource& source, const std::string& dimension) {
   }
   if (standard == "realization" || one_of(dimension, members)) return Role::Member;
   // Some files name their dimensions and say no more.
-  const std::string name = lower(dimension);
+  const std::string name = lower_case(dimension);
   if (name == "time") return Role::Time;
   if (one_of(name, latitude_names)) return Role::Row;
   if (one_of(name, longitude_names)) return Role::Column;
@@ -101,7 +96,7 @@ bool on_degrees(const CfSource& source, const std::string& row, const std::strin
     return false;
   }
   const bool named =
-      one_of(lower(row), latitude_names) || source.text(row, "standard_name") == "latitude";
+      one_of(lower_case(row), latitude_names) || source.text(row, "standard_name") == "latitude";
   return named || sphere_grid_of(coordinates[0], coordinates[1]).grid != "regional";
 }
 
@@ -180,7 +175,7 @@ std::optional<double> number_of(const CfSource& source, const std::string& name,
 // Of integers whose attribute `_Unsigned` says that they are of the other sign; as xarray and
 // netCDF4 for Python take it.
 double wrap_of(const CfSource& source, const std::string& name, const NumberType& type) {
-  const std::string said = lower(source.text(name, "_Unsigned"));
+  const std::string said = lower_case(source.text(name, "_Unsigned"));
   const double range = std::ldexp(1.0, static_cast<int>(8 * type.bytes));
   if (said == "true" && type.family == NumberFamily::Signed) return range;
   return said == "false" && type.family == NumberFamily::Unsigned ? -range : 0;
@@ -262,7 +257,7 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   if (described.storage.empty() && !place.constant) described.storage = array.storage;
   const int level = variable.axis(Role::Level);
   const std::int64_t levels = level < 0 ? 1 : array.shape[static_cast<std::size_t>(level)];
-  if (levels > 1 && lower(variable.dimension(Role::Level)) == "expver") {
+  if (levels > 1 && lower_case(variable.dimension(Role::Level)) == "expver") {
     refuse(
         source, variable.name,
         "its dimension \"expver\" has the final and the preliminary ERA5, each of times that the "
@@ -307,7 +302,7 @@ void read_times(const CfSource& source, const std::string& name, FieldFile& desc
                     times.size(), times[0]));
   }
   const std::string units = source.text(name, "units");
-  if (lower(units).find(" as %") != std::string::npos) {
+  if (lower_case(units).find(" as %") != std::string::npos) {
     refuse(source, name,
            fmt::format("units \"{}\" are dates written as numbers, which are not a time since a "
                        "date; `cdo -r copy` of CDO writes them as such",

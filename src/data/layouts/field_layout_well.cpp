@@ -17,7 +17,7 @@ namespace garonne::data {
 namespace {
 
 constexpr std::array field_groups = {"t0_fields", "t1_fields", "t2_fields"};
-constexpr std::array latitude_names = {"theta", "latitude", "lat", "colatitude"};
+constexpr std::array well_latitude_names = {"theta", "latitude", "lat", "colatitude"};
 
 bool recognises(const Hdf5File& file) {
   return file.has_group("dimensions") && file.has_group("t0_fields");
@@ -38,7 +38,7 @@ bool to_degrees(FieldFile& described) {
     return described.axes[axis] == name;
   };
   if (described.axes.size() != 2) return false;
-  const bool latitude_first = std::any_of(latitude_names.begin(), latitude_names.end(),
+  const bool latitude_first = std::any_of(well_latitude_names.begin(), well_latitude_names.end(),
                                           [&](const char* name) { return named(0, name); });
   if (!latitude_first) return false;
   const bool colatitude = named(0, "theta") || named(0, "colatitude");

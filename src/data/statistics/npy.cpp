@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "values are written as
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t alignment = 64;
 constexpr std::size_t largest_header = 1U << 16;
-constexpr std::size_t most_dimensions = 32;
+constexpr std::size_t most_npy_dimensions = 32;
 
 struct Header {
   bool is_double = false;
@@ -54,7 +54,7 @@ std::vector<std::int64_t> parse_shape(std::string_view text, const std::string& 
     rest.remove_prefix(start);
     std::int64_t size = 0;
     const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-    if (error != std::errc() || size < 0 || shape.size() == most_dimensions) {
+    if (error != std::errc() || size < 0 || shape.size() == most_npy_dimensions) {
       throw IoError(path, "the shape of the .npy file cannot be understood");
     }
     shape.push_back(size);

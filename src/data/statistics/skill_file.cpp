@@ -15,7 +15,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-std::int64_t length(const auto& values) {
+std::int64_t length_of(const auto& values) {
   return static_cast<std::int64_t>(values.size());
 }
 
@@ -98,14 +98,15 @@ void SkillFile::Parts::write_setting() {
   for (std::int64_t lead = 1; lead <= setting.leads; ++lead) leads.push_back(lead);
   write_steps("", leads);
   const Names axes = write_axes(out, "", setting.fields);
-  write_array<double>(out, "row_weight", {length(setting.row_weights)}, setting.row_weights);
+  write_array<double>(out, "row_weight", {length_of(setting.row_weights)}, setting.row_weights);
   describe(out, "row_weight", "what each row of the first axis counts in means, of mean 1");
   attach(out, "", "row_weight", {axes[0]});
   if (setting.start_times.empty() || !setting.fields.has_times) return;
   std::vector<std::int64_t> samples(setting.start_times.size());
   std::iota(samples.begin(), samples.end(), 0);
   write_numbers(out, "sample", samples);
-  write_times(out, "start_time", {length(samples)}, setting.start_times, setting.fields.calendar);
+  write_times(out, "start_time", {length_of(samples)}, setting.start_times,
+              setting.fields.calendar);
   describe(out, "start_time", "time of the state that a forecast starts from");
   attach(out, "", "start_time", {"sample"});
 }
@@ -119,7 +120,8 @@ void SkillFile::Parts::make_maps() {
   Names dimensions = {"sample", "lead", "channel"};
   for (const std::string& axis : write_axes(out, "maps/", setting.fields))
     dimensions.push_back(axis);
-  Shape shape = {length(setting.map_samples), length(setting.map_leads), length(setting.channels)};
+  Shape shape = {length_of(setting.map_samples), length_of(setting.map_leads),
+                 length_of(setting.channels)};
   shape.insert(shape.end(), setting.fields.points.begin(), setting.fields.points.end());
   for (const char* name : {"truth", "forecast"}) {
     const std::string path = std::string("maps/") + name;
@@ -146,7 +148,7 @@ void SkillFile::Parts::write_ensembles(const SkillResults& results) {
     out.attributes(name).write("coordinates", std::string("lead_time channel_units"));
   };
   const Names dimensions = {"lead", "channel"};
-  const Shape shape = {setting.leads, length(setting.channels)};
+  const Shape shape = {setting.leads, length_of(setting.channels)};
   write("crps", results.crps, dimensions, shape, "fair CRPS of the ensembles, in channel_units");
   write("spread", results.spread, dimensions, shape,
         "root of the mean variance of the members, in channel_units");
@@ -157,7 +159,7 @@ void SkillFile::Parts::write_ensembles(const SkillResults& results) {
   write_numbers(out, "rank", numbers);
   describe(out, "rank", "members below the truth");
   write("rank_histogram", results.ranks, {"lead", "channel", "rank"},
-        {setting.leads, length(setting.channels), setting.members + 1},
+        {setting.leads, length_of(setting.channels), setting.members + 1},
         "share of points with so many members below the truth");
 }
 
@@ -177,7 +179,7 @@ void SkillFile::write_map(std::size_t sample, std::size_t lead, double seconds,
   expect(sample < setting.map_samples.size() && lead < setting.map_leads.size(),
          "a map was written that was not announced");
   Shape first = {static_cast<std::int64_t>(sample), static_cast<std::int64_t>(lead), 0};
-  Shape count = {1, 1, length(setting.channels)};
+  Shape count = {1, 1, length_of(setting.channels)};
   first.resize(3 + setting.fields.points.size(), 0);
   count.insert(count.end(), setting.fields.points.begin(), setting.fields.points.end());
   parts_->truth->write_box<float>(first, count, truth);
@@ -189,7 +191,7 @@ void SkillFile::finish(const std::string& climatology, const SkillResults& resul
   const SkillSetting& setting = parts_->setting;
   Hdf5File& out = *parts_->file;
   out.write_attribute("climatology", climatology);
-  const Shape shape = {length(setting.sources), setting.leads, length(setting.channels)};
+  const Shape shape = {length_of(setting.sources), setting.leads, length_of(setting.channels)};
   const auto write_table = [&](const std::string& name, std::span<const double> values,
                                const std::string& meaning) {
     write_array<double>(out, name, shape, values);
@@ -206,7 +208,7 @@ void SkillFile::finish(const std::string& climatology, const SkillResults& resul
               "mean over samples of weighted correlations of anomalies from the climatology");
   if (!results.crps.empty()) parts_->write_ensembles(results);
   if (!results.spectrum_leads.empty()) {
-    const Shape spectra = {length(results.spectrum_leads), length(setting.channels),
+    const Shape spectra = {length_of(results.spectrum_leads), length_of(setting.channels),
                            results.wavenumbers};
     out.create_group("spectra");
     out.attributes("spectra").write("kind", results.spectrum);
@@ -223,7 +225,7 @@ void SkillFile::finish(const std::string& climatology, const SkillResults& resul
     }
   }
   if (parts_->truth) {
-    const Shape by_map = {length(setting.map_samples), length(setting.map_leads)};
+    const Shape by_map = {length_of(setting.map_samples), length_of(setting.map_leads)};
     if (setting.fields.has_times) {
       write_times(out, "maps/time", by_map, parts_->times, setting.fields.calendar);
       describe(out, "maps/time", "time that truth and forecast are of");

@@ -13,7 +13,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr std::string_view replacement = "\xEF\xBF\xBD";
+constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 
 unsigned byte_at(std::string_view text, std::size_t place) {
   return static_cast<unsigned char>(text[place]);
@@ -25,13 +25,13 @@ bool continues(unsigned byte) {
 
 // What may follow the first byte of a character (the Unicode Standard, table of well-formed UTF-8
 // byte sequences). 0 bytes: none can begin with it.
-struct Shape {
+struct SequenceShape {
   std::size_t bytes = 0;
   unsigned second_least = 0x80;
   unsigned second_most = 0xBF;
 };
 
-Shape shape_of(unsigned first) {
+SequenceShape shape_of(unsigned first) {
   if (first < 0x80) return {1};
   if (first < 0xC2) return {0};
   if (first < 0xE0) return {2};
@@ -145,7 +145,7 @@ std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& 
         place += ascii_bytes(text.substr(place));
         continue;
       }
-      const Shape shape = shape_of(byte_at(text, place));
+      const SequenceShape shape = shape_of(byte_at(text, place));
       std::size_t good = shape.bytes == 0 ? 0 : 1;
       while (good > 0 && good < shape.bytes && place + good < text.size()) {
         const unsigned next = byte_at(text, place + good);
@@ -164,7 +164,7 @@ std::size_t append_valid_utf8(std::string_view text, bool follows, std::string& 
     }
     valid.append(text, start, place - start);
     if (wrong == 0 || (cut && follows)) return place;
-    valid += replacement;
+    valid += replacement_character;
     if (replaced != nullptr) ++*replaced;
     place += wrong;
   }

@@ -11,7 +11,7 @@ namespace garonne::nn {
 namespace {
 
 // Copies take a fiftieth of the time of products of such blocks.
-constexpr std::int64_t most_rows = 256;
+constexpr std::int64_t most_widened_rows = 256;
 constexpr std::int64_t most_columns = 256;
 constexpr std::int64_t most_depth = 512;
 
@@ -42,7 +42,7 @@ bool multiplies_bfloat16() {
 
 std::int64_t widened_product_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
                                    std::int64_t k, bool float32_result) {
-  const std::int64_t rows = std::min(m, most_rows);
+  const std::int64_t rows = std::min(m, most_widened_rows);
   const std::int64_t columns = std::min(n, most_columns);
   const std::int64_t depth = std::min(k, most_depth);
   return declaration.allocation(rows * depth * 4) + declaration.allocation(depth * columns * 4) +
@@ -57,7 +57,7 @@ void widened_product(const at::Tensor& left, const at::Tensor& right, at::Tensor
   const bool in_place = result.scalar_type() == at::kFloat;
   expect(in_place || !accumulate, "a product is added to sums in float32");
   const at::TensorOptions options = left.options().dtype(at::kFloat);
-  const std::int64_t rows = std::min(m, most_rows);
+  const std::int64_t rows = std::min(m, most_widened_rows);
   const std::int64_t columns = std::min(n, most_columns);
   const std::int64_t depth = std::min(k, most_depth);
   const at::Tensor left_block = at::empty({rows * depth}, options);

@@ -12,7 +12,7 @@
 namespace garonne::nn {
 namespace {
 
-constexpr double norm_epsilon = 1e-5;
+constexpr double gpt_norm_epsilon = 1e-5;
 
 struct Tables {
   int token;
@@ -47,8 +47,8 @@ class GptWriter : public TransformerWriter {
   int norm(const std::string& name, int x) {
     const int gain = add_replicated(name + ".weight", {sizes_.hidden}, {0, 1});
     const int bias = add_replicated(name + ".bias", {sizes_.hidden}, {0, 0});
-    return builder_.add_node(name, make_layer_norm(stream_rows_, sizes_.hidden, norm_epsilon), {x},
-                             {gain, bias}, stream_shape());
+    return builder_.add_node(name, make_layer_norm(stream_rows_, sizes_.hidden, gpt_norm_epsilon),
+                             {x}, {gain, bias}, stream_shape());
   }
 
   int embedding(int tokens);

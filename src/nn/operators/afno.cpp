@@ -20,7 +20,7 @@
 namespace garonne::nn {
 namespace {
 
-constexpr double norm_epsilon = 1e-6;
+constexpr double afno_norm_epsilon = 1e-6;
 constexpr double deviation = 0.02;  // FourCastNet's, of all weights
 
 std::string patches_that_work(std::int64_t rows, std::int64_t columns) {
@@ -185,7 +185,8 @@ class AdaptiveNetwork : public FieldNetwork {
   }
 
   int norm(const std::string& name, const Pair& parameters, int x) {
-    return builder_.add_node(name, make_layer_norm({batch_, tokens_}, keys_.hidden, norm_epsilon),
+    return builder_.add_node(name,
+                             make_layer_norm({batch_, tokens_}, keys_.hidden, afno_norm_epsilon),
                              {x}, {parameters.weight, parameters.bias}, shape());
   }
   int filter(const std::string& name, const Pair& parameters, SpectralActivation activation,

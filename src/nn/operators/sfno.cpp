@@ -21,7 +21,7 @@
 namespace garonne::nn {
 namespace {
 
-constexpr double norm_epsilon = 1e-6;
+constexpr double sfno_norm_epsilon = 1e-6;
 
 using Basis = std::shared_ptr<const SphereBasis>;
 
@@ -207,8 +207,8 @@ class SphericalNetwork : public FieldNetwork {
     if (!normalises_) return x;
     if (cuts()) return cut_norm(name, parameters, basis, x);
     return builder_.add_node(
-        name, make_instance_norm(batch_, basis->shape().points(), keys_.hidden, norm_epsilon), {x},
-        {parameters.gain, parameters.bias}, {rows_of(basis), keys_.hidden});
+        name, make_instance_norm(batch_, basis->shape().points(), keys_.hidden, sfno_norm_epsilon),
+        {x}, {parameters.gain, parameters.bias}, {rows_of(basis), keys_.hidden});
   }
   // Of a cut field: statistics are those of all members' rows.
   int cut_norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
@@ -232,7 +232,7 @@ class SphericalNetwork : public FieldNetwork {
     return builder_.add_node(
         name,
         make_instance_norm_of_moments(std::move(counted), basis->shape().points(), batch_, hidden,
-                                      norm_epsilon),
+                                      sfno_norm_epsilon),
         {x, all}, {parameters.gain, parameters.bias}, {rows_of(basis), hidden});
   }
   int add(const std::string& name, std::int64_t rows, std::int64_t channels, int x, int y) {

@@ -14,11 +14,6 @@
 namespace garonne::nn {
 namespace {
 
-// What transforms are done in; a tensor of that type already is not copied.
-at::Tensor for_transform(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
-}
-
 class SpectralLayer : public Node {
  public:
   SpectralLayer(std::int64_t batch, std::vector<std::int64_t> points,

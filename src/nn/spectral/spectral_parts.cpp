@@ -15,11 +15,6 @@ namespace {
 
 using Transform = std::shared_ptr<const SpectralTransform>;
 
-// A tensor of the state type already is not copied.
-at::Tensor for_transform(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
-}
-
 // What the transform of a field takes beside the spectrum that it makes.
 std::int64_t analysis_transients(const Declaration& declaration, const SpectralTransform& transform,
                                  std::int64_t batch, std::int64_t rows, std::int64_t channels) {

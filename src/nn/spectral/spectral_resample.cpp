@@ -14,11 +14,6 @@
 namespace garonne::nn {
 namespace {
 
-// What transforms are done in; a tensor of that type already is not copied.
-at::Tensor for_transform(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
-}
-
 // The highest frequency of an even number of points stands for its opposite too, so its imaginary
 // part is lost and it is not taken.
 Frequencies common_frequencies(const std::vector<std::int64_t>& points,

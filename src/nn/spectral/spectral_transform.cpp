@@ -37,6 +37,10 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, std::int64_t
 
 }  // namespace
 
+at::Tensor for_transform(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
+}
+
 void SpectralTransform::Table::set(std::vector<double> values) {
   in_float32.assign(values.begin(), values.end());
   in_float64 = std::move(values);

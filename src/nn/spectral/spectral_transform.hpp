@@ -17,6 +17,9 @@
 
 namespace garonne::nn {
 
+// What transforms are done in; a tensor of that type already is not copied.
+at::Tensor for_transform(const at::Tensor& tensor);
+
 // The kept frequencies along each axis, ascending; of the last axis none is negative, since the
 // fields are real.
 using Frequencies = std::vector<std::vector<std::int64_t>>;

@@ -17,17 +17,12 @@ namespace garonne::plan {
 namespace {
 
 // Budgets above the given one whose sequences are tried with what is too much below.
-constexpr int mixtures = 6;
+constexpr int most_mixtures = 6;
 constexpr int most_layouts = 400;
-constexpr std::int64_t states_of_a_small_chain = 100'000;
-constexpr std::int64_t states_of_a_minimum = 50'000;
+constexpr std::int64_t states_of_a_small_mixture = 100'000;
+constexpr std::int64_t states_of_a_least_mixture = 50'000;
 
 using Sequence = std::vector<ChainOperation>;
-
-Chain without_weights(Chain chain) {
-  for (ChainBlock& block : chain.blocks) block.weight_bytes = 0;
-  return chain;
-}
 
 bool same_gap(const ChainGap& a, const ChainGap& b) {
   return a.item == b.item && a.index == b.index && a.last_use == b.last_use;
@@ -84,7 +79,7 @@ class Mixture {
     if (!can_search_copies(chain_)) return;
     CopySearchOptions options;
     options.upper_seconds = seconds_ * (1 - 1e-12);
-    options.most_states = states_of_a_small_chain;
+    options.most_states = states_of_a_small_mixture;
     const CopySearchAnswer found = search_copies(chain_, budget_bytes_, options);
     if (found.operations) {
       answer_.operations = found.operations;
@@ -136,8 +131,8 @@ ChainAnswer best_with_copies(const Chain& chain, std::int64_t budget_bytes,
   table_options.slots = options.slots;
   table_options.table_bytes = options.table_bytes;
   const RotorTable rotor(bare, std::max(least, whole), table_options);
-  for (int n = 0; n < mixtures; ++n) {
-    const std::int64_t more = (std::max(least, whole) - from) * n / mixtures;
+  for (int n = 0; n < most_mixtures; ++n) {
+    const std::int64_t more = (std::max(least, whole) - from) * n / most_mixtures;
     if (const auto sequence = rotor.sequence(from + more)) mixture.consider(*sequence);
   }
   const ChainSolver pofo = pofo_solver();
@@ -152,7 +147,7 @@ ChainAnswer best_with_copies(const Chain& chain, std::int64_t budget_bytes,
   }
   mixture.improve();
   if (!mixture.has_answer() && can_search_copies(chain)) {
-    const auto leanest = leanest_with_copies(chain, states_of_a_minimum);
+    const auto leanest = leanest_with_copies(chain, states_of_a_least_mixture);
     if (leanest && leanest->bytes <= budget_bytes) mixture.take(leanest->operations);
   }
   if (mixture.has_answer()) mixture.search_whole();
@@ -167,7 +162,7 @@ std::int64_t least_with_copies(const Chain& chain) {
   least = std::min(
       least, bytes_without_gaps(chain, *RotorTable(bare, rotor_least, {}).sequence(rotor_least)));
   if (!can_search_copies(chain)) return least;
-  const auto leanest = leanest_with_copies(chain, states_of_a_minimum);
+  const auto leanest = leanest_with_copies(chain, states_of_a_least_mixture);
   return leanest ? std::min(least, leanest->bytes) : least;
 }
 

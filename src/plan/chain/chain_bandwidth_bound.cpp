@@ -12,7 +12,7 @@ namespace garonne::plan {
 namespace {
 
 // Of a long chain not all moments are looked at: the bound holds by any of them.
-constexpr std::size_t most_moments = 48;
+constexpr std::size_t most_chain_moments = 48;
 constexpr int rounds = 2;  // of looking for prices, one after the other
 constexpr int golden_steps = 12;
 
@@ -22,9 +22,9 @@ struct Prices {
   double in = 0;
 };
 
-class Moment {
+class ChainMoment {
  public:
-  Moment(const Chain& chain, std::int64_t budget_bytes, std::size_t last)
+  ChainMoment(const Chain& chain, std::int64_t budget_bytes, std::size_t last)
       : chain_(chain), budget_bytes_(budget_bytes), last_(last) {}
 
   double best_seconds(Prices& prices) const {
@@ -169,9 +169,9 @@ double chain_bandwidth_bound_seconds(const Chain& chain, std::int64_t budget_byt
     bound += least;
   }
   Prices prices;
-  const std::size_t stride = (chain.blocks.size() + most_moments - 1) / most_moments;
+  const std::size_t stride = (chain.blocks.size() + most_chain_moments - 1) / most_chain_moments;
   for (std::size_t l = 0; l < chain.blocks.size(); l += stride)
-    bound = std::max(bound, Moment(chain, budget_bytes, l).best_seconds(prices));
+    bound = std::max(bound, ChainMoment(chain, budget_bytes, l).best_seconds(prices));
   // Sums in another order than replay's.
   return std::max(0.0, bound - 1e-12 * bound);
 }

@@ -54,8 +54,8 @@ Live live_after(const Chain& chain, const std::vector<ChainOperation>& operation
   return live;
 }
 
-double seconds_of(const Chain& chain, const ChainOperation& operation,
-                  const std::vector<int>& kept) {
+double seconds_with(const Chain& chain, const ChainOperation& operation,
+                    const std::vector<int>& kept) {
   const ChainBlock& block = chain.blocks[as_index(operation.block)];
   switch (operation.kind) {
     case ChainOperationKind::Drop:
@@ -71,7 +71,7 @@ double seconds_of(const Chain& chain, const ChainOperation& operation,
 
 // Operations [begin, end) touch blocks and values [low, high) only; `stop` is the last to run
 // backward.
-struct Span {
+struct LiveSpan {
   std::size_t begin;
   std::size_t end;
   int low;
@@ -80,13 +80,14 @@ struct Span {
 };
 
 // The longest that ends with the backward of `stop` and touches at most `size` blocks.
-std::optional<Span> find_span(const std::vector<ChainOperation>& operations, int stop, int size) {
+std::optional<LiveSpan> find_span(const std::vector<ChainOperation>& operations, int stop,
+                                  int size) {
   std::size_t end = 0;
   for (std::size_t n = 0; n < operations.size(); ++n) {
     if (operations[n].kind == ChainOperationKind::Backward && operations[n].block == stop)
       end = n + 1;
   }
-  Span span{end, end, stop, stop + 1, stop};
+  LiveSpan span{end, end, stop, stop + 1, stop};
   while (span.begin > 0) {
     const ChainOperation& operation = operations[span.begin - 1];
     const int low = std::min(span.low, operation.block);
@@ -106,7 +107,7 @@ std::int64_t value_bytes(const Chain& chain, int value) {
 }
 
 ChainWindow window_of(const Chain& chain, const std::vector<ChainOperation>& operations,
-                      const Span& span, std::int64_t budget_bytes) {
+                      const LiveSpan& span, std::int64_t budget_bytes) {
   const Live start = live_after(chain, operations, span.begin);
   const Live end = live_after(chain, operations, span.end);
   ChainWindow window;
@@ -136,7 +137,7 @@ ChainWindow window_of(const Chain& chain, const std::vector<ChainOperation>& ope
   std::vector<int> kept = start.kept;
   for (std::size_t n = span.begin; n < span.end; ++n) {
     const ChainOperation& operation = operations[n];
-    seconds += seconds_of(chain, operation, kept);
+    seconds += seconds_with(chain, operation, kept);
     if (operation.kind == ChainOperationKind::ForwardKeep)
       kept[as_index(operation.block)] = operation.option;
   }

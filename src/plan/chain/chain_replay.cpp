@@ -11,7 +11,7 @@ namespace garonne::plan {
 namespace {
 
 // A value by itself, the saved bytes of a block, or its weights.
-struct Held {
+struct HeldItem {
   bool live = false;
   bool below = false;            // whole, so that it can come back
   bool goes = false;             // a copy out of it is not waited for
@@ -23,9 +23,9 @@ struct Held {
   bool is_there() const { return live && !comes; }
 };
 
-class Walk {
+class ChainWalk {
  public:
-  explicit Walk(const Chain& chain)
+  explicit ChainWalk(const Chain& chain)
       : chain_(chain),
         blocks_(static_cast<int>(chain.blocks.size())),
         values_(chain.blocks.size() + 1),
@@ -96,7 +96,7 @@ class Walk {
       if (count != 1) fail("a block has not run backward exactly once");
     }
     for (const auto* all : {&values_, &saved_, &weights_}) {
-      for (const Held& one : *all) {
+      for (const HeldItem& one : *all) {
         if (one.is_copied()) fail("a copy is never waited for");
       }
     }
@@ -129,7 +129,7 @@ class Walk {
   void expect_block(int block) const {
     if (block < 0 || block >= blocks_) fail("there is no such block");
   }
-  Held& held(ChainItem item, int index) {
+  HeldItem& held(ChainItem item, int index) {
     if (item == ChainItem::Value) {
       if (index < 0 || index > blocks_) fail("there is no such value");
       return values_[as_index(index)];
@@ -152,7 +152,7 @@ class Walk {
     result_.peak_bytes = std::max(result_.peak_bytes, during_);
     now_ += seconds;
   }
-  void free(Held& one, std::int64_t bytes) {
+  void free(HeldItem& one, std::int64_t bytes) {
     if (one.is_copied()) fail("a copy of it is not waited for");
     one.live = false;
     live_ -= bytes;
@@ -160,14 +160,14 @@ class Walk {
   void free_plain(int value) {
     if (values_[as_index(value)].live) free(values_[as_index(value)], value_bytes(value));
   }
-  void forget_below(Held& one) {
+  void forget_below(HeldItem& one) {
     below_ -= one.below_bytes;
     one.below_bytes = 0;
     one.below = false;
   }
 
   void drop(ChainItem item, int index) {
-    Held& one = held(item, index);
+    HeldItem& one = held(item, index);
     if (!one.live)
       fail(item == ChainItem::Value ? "the value is not live by itself" : "it is not live");
     if (item != ChainItem::Value && !one.below) fail("there is no copy of it below");
@@ -220,13 +220,13 @@ class Walk {
     if (!chain_.links) fail("the chain has no bandwidths");
     return *chain_.links;
   }
-  void begin_copy(Held& one, double& lane_free_at, std::int64_t size, double rate) {
+  void begin_copy(HeldItem& one, double& lane_free_at, std::int64_t size, double rate) {
     lane_free_at = std::max(lane_free_at, now_) + static_cast<double>(size) / rate;
     one.copied_at = lane_free_at;
   }
 
   void copy_out(ChainItem item, int index) {
-    Held& one = held(item, index);
+    HeldItem& one = held(item, index);
     const ChainLinks& link = links();
     if (!one.is_there() || one.goes) fail("what is to go is not live");
     if (one.below) fail("there is a copy below already");
@@ -240,7 +240,7 @@ class Walk {
   }
 
   void copy_in(ChainItem item, int index) {
-    Held& one = held(item, index);
+    HeldItem& one = held(item, index);
     const ChainLinks& link = links();
     if (!one.below) fail("there is no copy below");
     const bool live = item == ChainItem::Value ? value_is_live(index) : one.live;
@@ -255,7 +255,7 @@ class Walk {
     begin_copy(one, in_free_at_, size, link.in_bytes_per_second);
   }
 
-  void wait(Held& one, bool out) {
+  void wait(HeldItem& one, bool out) {
     if (!(out ? one.goes : one.comes)) fail("there is no such copy to wait for");
     result_.waiting_seconds += std::max(0.0, one.copied_at - now_);
     now_ = std::max(now_, one.copied_at);
@@ -266,9 +266,9 @@ class Walk {
 
   const Chain& chain_;
   int blocks_;
-  std::vector<Held> values_;
-  std::vector<Held> saved_;
-  std::vector<Held> weights_;
+  std::vector<HeldItem> values_;
+  std::vector<HeldItem> saved_;
+  std::vector<HeldItem> weights_;
   std::vector<int> option_;
   std::vector<int> option_below_;
   std::vector<bool> weights_at_start_;
@@ -293,7 +293,7 @@ ChainReplayError::ChainReplayError(std::size_t operation, const std::string& rea
 
 ChainReplay replay_chain(const Chain& chain, const std::vector<ChainOperation>& operations,
                          std::vector<std::int64_t>* during_bytes) {
-  Walk walk(chain);
+  ChainWalk walk(chain);
   if (during_bytes != nullptr) during_bytes->clear();
   for (const auto& operation : operations) {
     walk.run(operation);

@@ -38,9 +38,9 @@ struct StateHash {
   }
 };
 
-class Search {
+class ChainSearch {
  public:
-  Search(const Chain& chain, const ChainWindow& window)
+  ChainSearch(const Chain& chain, const ChainWindow& window)
       : chain_(chain), window_(window), blocks_(window.high - window.low) {
     expect(blocks_ > 0 && blocks_ <= most_window_blocks, "a window has some blocks");
     for (int q = 0; q < blocks_; ++q) {
@@ -273,7 +273,7 @@ class Search {
 }  // namespace
 
 ChainWindowAnswer search_window(const Chain& chain, const ChainWindow& window) {
-  return Search(chain, window).run();
+  return ChainSearch(chain, window).run();
 }
 
 ChainWindow whole_chain(const Chain& chain, std::int64_t budget_bytes) {

@@ -10,11 +10,6 @@
 namespace garonne::plan {
 namespace {
 
-Chain without_weights(Chain chain) {
-  for (ChainBlock& block : chain.blocks) block.weight_bytes = 0;
-  return chain;
-}
-
 // For a solver that knows of no weights: they take their bytes all the time.
 ChainSolver with_weights_there(ChainSolver solver) {
   ChainSolver around = solver;

@@ -12,10 +12,11 @@
 namespace garonne::plan {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double never_done = std::numeric_limits<double>::infinity();
 
 // What the passes of a legal sequence take, one by one.
-std::vector<double> seconds_of(const Chain& chain, const std::vector<ChainOperation>& operations) {
+std::vector<double> operation_seconds(const Chain& chain,
+                                      const std::vector<ChainOperation>& operations) {
   std::vector<int> option(chain.blocks.size(), 0);
   std::vector<double> seconds;
   for (const ChainOperation& operation : operations) {
@@ -37,13 +38,13 @@ std::vector<double> seconds_of(const Chain& chain, const std::vector<ChainOperat
   return seconds;
 }
 
-enum class Place { Here, Leaving, Away, Back };
+enum class ItemPlace { Here, Leaving, Away, Back };
 
 struct Moved {
   ChainGap gap;
-  Place place = Place::Here;
-  double gone_at = never;  // the end of its copy out, where that has begun
-  double back_at = never;
+  ItemPlace place = ItemPlace::Here;
+  double gone_at = never_done;  // the end of its copy out, where that has begun
+  double back_at = never_done;
   bool was_away = false;
   bool over = false;  // the gap is
 };
@@ -60,7 +61,7 @@ class Layout {
         operations_(operations),
         budget_bytes_(budget_bytes),
         hurry_(hurry),
-        seconds_(seconds_of(chain, operations)),
+        seconds_(operation_seconds(chain, operations)),
         count_(static_cast<int>(operations.size())),
         now_here_(chain, operations),
         least_(now_here_) {
@@ -70,7 +71,7 @@ class Layout {
       moved_.push_back({gap});
       least_.take(gap);
       if (!gap.crosses_end(count_)) continue;
-      moved_.back().place = Place::Away;
+      moved_.back().place = ItemPlace::Away;
       now_here_.add(0, gap.next_use - count_, -gap.bytes);
       emit(ChainOperationKind::Drop, gap);
     }
@@ -96,8 +97,8 @@ class Layout {
       }
       bring_back(place);
       for (Moved& one : moved_) {
-        if (one.place == Place::Back && !one.over && next_use_of(one.gap) == place) arrive(one);
-        if (one.place == Place::Leaving && one.gap.next_use == place) stay(one);
+        if (one.place == ItemPlace::Back && !one.over && next_use_of(one.gap) == place) arrive(one);
+        if (one.place == ItemPlace::Leaving && one.gap.next_use == place) stay(one);
       }
       out_.push_back(operations_[as_index(place)]);
       now_ += seconds_[as_index(place)];
@@ -160,8 +161,8 @@ class Layout {
         emit(ChainOperationKind::Drop, one.gap);
         now_here_.add(place, count_, -one.gap.bytes);
         one.was_away = true;
-      } else if (one.place == Place::Here) {
-        one.place = Place::Leaving;
+      } else if (one.place == ItemPlace::Here) {
+        one.place = ItemPlace::Leaving;
       }
     }
   }
@@ -169,7 +170,7 @@ class Layout {
   std::vector<std::size_t> leaving_in_order() const {
     std::vector<std::size_t> leaving;
     for (std::size_t k = 0; k < moved_.size(); ++k) {
-      if (moved_[k].place == Place::Leaving) leaving.push_back(k);
+      if (moved_[k].place == ItemPlace::Leaving) leaving.push_back(k);
     }
     std::stable_sort(leaving.begin(), leaving.end(), [&](std::size_t a, std::size_t b) {
       return moved_[a].gone_at < moved_[b].gone_at;
@@ -189,7 +190,7 @@ class Layout {
     Moved& one = moved_[k];
     wait_out(one);
     emit(ChainOperationKind::Drop, one.gap);
-    one.place = Place::Away;
+    one.place = ItemPlace::Away;
     one.was_away = true;
     now_here_.add(place, one.gap.next_use, -one.gap.bytes);
   }
@@ -197,7 +198,7 @@ class Layout {
   // It has not had to go; its copy is in vain, unless it goes later.
   void stay(Moved& one) {
     wait_out(one);
-    one.place = Place::Back;
+    one.place = ItemPlace::Back;
     one.over = true;
   }
 
@@ -206,8 +207,8 @@ class Layout {
   bool has_room(const Moved& one, int place, int use) const {
     std::vector<const Moved*> late;
     for (const Moved& other : moved_) {
-      const bool is_here = other.place == Place::Here || other.place == Place::Leaving;
-      if (hurry_ == Hurry::No && is_here && other.gone_at < never && other.gone_at > now_)
+      const bool is_here = other.place == ItemPlace::Here || other.place == ItemPlace::Leaving;
+      if (hurry_ == Hurry::No && is_here && other.gone_at < never_done && other.gone_at > now_)
         late.push_back(&other);
     }
     for (int q = place; q < use; ++q) {
@@ -226,10 +227,10 @@ class Layout {
     for (const std::size_t k : returns_) {
       Moved& one = moved_[k];
       const int use = next_use(k);
-      if (use < place || one.place == Place::Back || one.over) continue;
-      if (one.place != Place::Away) {
+      if (use < place || one.place == ItemPlace::Back || one.over) continue;
+      if (one.place != ItemPlace::Away) {
         // In the order of their uses, so that none is in the way of an earlier one.
-        if (one.place == Place::Leaving && use > place) return;
+        if (one.place == ItemPlace::Leaving && use > place) return;
         continue;
       }
       if (use > place && !has_room(one, place, use)) return;
@@ -253,7 +254,7 @@ class Layout {
     in_free_at_ = std::max(in_free_at_, now_) +
                   static_cast<double>(one.gap.bytes) / chain_.links->in_bytes_per_second;
     one.back_at = in_free_at_;
-    one.place = Place::Back;
+    one.place = ItemPlace::Back;
     now_here_.add(place, use, one.gap.bytes);
     least_.add(place, use, one.gap.bytes);
   }

@@ -2,69 +2,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <queue>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "plan/chain/copy_state.hpp"
 
 namespace garonne::plan {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unreachable = std::numeric_limits<double>::infinity();
 constexpr int most_items = 3 * most_copied_blocks;
-constexpr std::size_t lane_length = 2;
 constexpr std::uint8_t has_left_once = 255;
-
-// Items by number: values 0 to L-1, saved bytes, weights; each has `most_copied_blocks` places.
-using Items = std::uint32_t;  // a set of them
-
-int item_number(ChainItem item, int index) {
-  return static_cast<int>(item) * most_copied_blocks + index;
-}
-Items bit(ChainItem item, int index) {
-  return Items{1} << item_number(item, index);
-}
-
-struct Copy {
-  double left = 0;  // seconds to its end
-  std::int64_t item = -1;
-};
-
-// No padding: it is compared and hashed as bytes.
-struct State {
-  std::array<std::array<Copy, lane_length>, 2> lanes{};  // out, in
-  Items live = 0;
-  Items below = 0;
-  Items start = 0;  // weights that are live then
-  std::int32_t gradient = 0;
-  std::array<std::uint8_t, most_copied_blocks> kept{};     // option of live saved bytes
-  std::array<std::uint8_t, most_copied_blocks> lowered{};  // of those below
-
-  bool operator==(const State& other) const {
-    return std::memcmp(this, &other, sizeof(State)) == 0;
-  }
-};
-static_assert(sizeof(State) == 4 * sizeof(Copy) + 16 + 2 * most_copied_blocks);
-
-struct Hash {
-  std::size_t operator()(const State& state) const {
-    std::array<std::uint64_t, sizeof(State) / 8> words{};
-    std::memcpy(words.data(), &state, sizeof(State));
-    std::uint64_t hash = 0x9E3779B97F4A7C15;
-    for (const std::uint64_t word : words) {
-      hash = (hash ^ word) * 0xBF58476D1CE4E5B9;
-      hash ^= hash >> 29;
-    }
-    return hash;
-  }
-};
 
 // What comes of an operation in a state.
 struct Outcome {
-  State state;
+  CopyState state;
   double seconds = 0;
   std::int64_t peak_bytes = 0;
 };
@@ -77,8 +32,8 @@ class CopyStates {
         copies_take_time_(copies_take_time),
         blocks_(static_cast<int>(chain.blocks.size())) {
     for (const ChainBlock& block : chain.blocks) {
-      double both = infinity;
-      double backward = infinity;
+      double both = unreachable;
+      double backward = unreachable;
       for (const ChainOption& option : block.options) {
         both = std::min(both, option.forward.seconds + option.backward.seconds);
         backward = std::min(backward, option.backward.seconds);
@@ -88,14 +43,14 @@ class CopyStates {
   }
 
   // With each choice of the weights that are there.
-  std::vector<State> starts() const {
+  std::vector<CopyState> starts() const {
     std::vector<int> with_weights;
     for (int block = 0; block < blocks_ && chain_.links; ++block) {
       if (chain_.blocks[as_index(block)].weight_bytes > 0) with_weights.push_back(block);
     }
-    std::vector<State> all;
+    std::vector<CopyState> all;
     for (std::uint32_t choice = 0; choice < 1U << with_weights.size(); ++choice) {
-      State state;
+      CopyState state;
       state.gradient = blocks_;
       state.live = bit(ChainItem::Value, 0);
       for (int block = 0; block < blocks_; ++block) {
@@ -111,12 +66,12 @@ class CopyStates {
     return all;
   }
 
-  bool is_end(const State& state) const {
+  bool is_end(const CopyState& state) const {
     return state.gradient == 0 && weights(state.live) == state.start && copies(state, 0) == 0 &&
            copies(state, 1) == 0;
   }
 
-  double least_seconds(const State& state) const {
+  double least_seconds(const CopyState& state) const {
     double seconds = 0;
     for (int block = 0; block < state.gradient; ++block) {
       const bool saved = ((state.live | state.below) & bit(ChainItem::Saved, block)) != 0;
@@ -126,7 +81,7 @@ class CopyStates {
     return seconds;
   }
 
-  std::int64_t live_bytes(const State& state) const {
+  std::int64_t live_bytes(const CopyState& state) const {
     std::int64_t bytes = chain_value_bytes(chain_, state.gradient);
     for (int block = 0; block < blocks_; ++block) {
       for (const ChainItem item : {ChainItem::Value, ChainItem::Saved, ChainItem::Weights}) {
@@ -139,7 +94,7 @@ class CopyStates {
 
   // visit(operation, outcome)
   template <typename Visit>
-  void expand(const State& state, const Visit& visit) const {
+  void expand(const CopyState& state, const Visit& visit) const {
     const auto offer = [&](const ChainOperation& operation) {
       visit(operation, outcome(state, operation));
     };
@@ -152,16 +107,16 @@ class CopyStates {
         expand_item(state, item, block, offer);
     }
     for (const bool out : {true, false}) {
-      const Copy& first = state.lanes[out ? 0 : 1][0];
+      const CopyUnderWay& first = state.lanes[out ? 0 : 1][0];
       if (first.item >= 0) offer(wait_of(first, out));
     }
   }
 
   // The state behind an operation; the waits for copies that ended meanwhile go to `waits`.
-  Outcome outcome(const State& before, const ChainOperation& operation,
+  Outcome outcome(const CopyState& before, const ChainOperation& operation,
                   std::vector<ChainOperation>* waits = nullptr) const {
     Outcome result{before, 0, live_bytes(before)};
-    State& state = result.state;
+    CopyState& state = result.state;
     const int index = operation.block;
     const std::int64_t live = result.peak_bytes;
     const auto pass = [&](const PassCost& cost, std::int64_t makes) {
@@ -217,47 +172,47 @@ class CopyStates {
 
  private:
   static Items weights(Items items) { return items & ~((Items{1} << 2 * most_copied_blocks) - 1); }
-  static std::size_t copies(const State& state, std::size_t lane) {
+  static std::size_t copies(const CopyState& state, std::size_t lane) {
     std::size_t count = 0;
-    for (const Copy& copy : state.lanes[lane]) count += copy.item >= 0 ? 1 : 0;
+    for (const CopyUnderWay& copy : state.lanes[lane]) count += copy.item >= 0 ? 1 : 0;
     return count;
   }
-  static bool is_copied(const State& state, std::size_t lane, ChainItem item, int index) {
-    for (const Copy& copy : state.lanes[lane]) {
+  static bool is_copied(const CopyState& state, std::size_t lane, ChainItem item, int index) {
+    for (const CopyUnderWay& copy : state.lanes[lane]) {
       if (copy.item == item_number(item, index)) return true;
     }
     return false;
   }
-  static ChainOperation wait_of(const Copy& copy, bool out) {
+  static ChainOperation wait_of(const CopyUnderWay& copy, bool out) {
     return {out ? ChainOperationKind::WaitOut : ChainOperationKind::WaitIn,
             static_cast<int>(copy.item) % most_copied_blocks, -1,
             static_cast<ChainItem>(static_cast<int>(copy.item) / most_copied_blocks)};
   }
 
   const ChainBlock& block(int index) const { return chain_.blocks[as_index(index)]; }
-  std::int64_t bytes(const State& state, ChainItem item, int index) const {
+  std::int64_t bytes(const CopyState& state, ChainItem item, int index) const {
     if (item == ChainItem::Value) return chain_value_bytes(chain_, index);
     if (item == ChainItem::Weights) return block(index).weight_bytes;
     return block(index).options[state.kept[as_index(index)]].saved_bytes;
   }
 
-  static bool is_there(const State& state, ChainItem item, int index) {
+  static bool is_there(const CopyState& state, ChainItem item, int index) {
     return (state.live & bit(item, index)) != 0 && !is_copied(state, 1, item, index);
   }
-  bool has_value(const State& state, int value) const {
+  bool has_value(const CopyState& state, int value) const {
     return (value < blocks_ && is_there(state, ChainItem::Value, value)) ||
            (value > 0 && is_there(state, ChainItem::Saved, value - 1));
   }
-  bool value_is_live(const State& state, int value) const {
+  bool value_is_live(const CopyState& state, int value) const {
     return (value < blocks_ && (state.live & bit(ChainItem::Value, value)) != 0) ||
            (value > 0 && (state.live & bit(ChainItem::Saved, value - 1)) != 0);
   }
-  bool can_run(const State& state, int block) const {
+  bool can_run(const CopyState& state, int block) const {
     return has_value(state, block) && is_there(state, ChainItem::Weights, block);
   }
 
   template <typename Offer>
-  void expand_passes(const State& state, int index, const Offer& offer) const {
+  void expand_passes(const CopyState& state, int index, const Offer& offer) const {
     const int top = state.gradient - 1;
     if (options_.recompute && index < top && !value_is_live(state, index + 1))
       offer({ChainOperationKind::ForwardCheckpoint, index});
@@ -276,7 +231,7 @@ class CopyStates {
   }
 
   template <typename Offer>
-  void expand_item(const State& state, ChainItem item, int index, const Offer& offer) const {
+  void expand_item(const CopyState& state, ChainItem item, int index, const Offer& offer) const {
     const Items one = bit(item, index);
     const bool below = (state.below & one) != 0;
     const bool is_weights = item == ChainItem::Weights;
@@ -299,18 +254,18 @@ class CopyStates {
     }
   }
 
-  bool nothing_is_done(const State& state) const {
+  bool nothing_is_done(const CopyState& state) const {
     return state.gradient == blocks_ && weights(state.below) == state.below &&
            (state.live & ~weights(state.live)) == bit(ChainItem::Value, 0) &&
            copies(state, 0) == 0 && copies(state, 1) == 0;
   }
 
-  bool can_begin(const State& state, std::size_t lane) const {
+  bool can_begin(const CopyState& state, std::size_t lane) const {
     if (options_.one_direction && copies(state, 1 - lane) > 0) return false;
     return copies(state, lane) < lane_length;
   }
 
-  void begin_copy(State& state, const ChainOperation& operation, std::int64_t size) const {
+  void begin_copy(CopyState& state, const ChainOperation& operation, std::int64_t size) const {
     const bool out = operation.kind == ChainOperationKind::CopyOut;
     auto& lane = state.lanes[out ? 0 : 1];
     const double rate =
@@ -321,7 +276,7 @@ class CopyStates {
     lane[place].item = item_number(operation.item, operation.block);
   }
 
-  void forget(State& state, ChainItem item, int index) const {
+  void forget(CopyState& state, ChainItem item, int index) const {
     state.live &= ~bit(item, index);
     state.below &= ~bit(item, index);
     if (item != ChainItem::Saved) return;
@@ -329,10 +284,10 @@ class CopyStates {
     state.lowered[as_index(index)] = 0;
   }
 
-  void pass_time(State& state, double seconds, std::vector<ChainOperation>* waits) const {
+  void pass_time(CopyState& state, double seconds, std::vector<ChainOperation>* waits) const {
     for (std::size_t l = 0; l < state.lanes.size(); ++l) {
       auto& lane = state.lanes[l];
-      for (Copy& copy : lane) {
+      for (CopyUnderWay& copy : lane) {
         if (copy.item >= 0) copy.left -= seconds;
       }
       while (lane[0].item >= 0 && lane[0].left <= 0) {
@@ -346,7 +301,7 @@ class CopyStates {
               has_left_once;
         }
         lane[0] = lane[1];
-        lane[1] = Copy();
+        lane[1] = CopyUnderWay();
       }
     }
   }
@@ -359,7 +314,7 @@ class CopyStates {
 };
 
 struct Node {
-  State state;
+  CopyState state;
   ChainOperation operation;
   std::int64_t before = -1;
 };
@@ -389,13 +344,13 @@ class Shortest {
       : states_(states), upper_(upper), most_states_(most_states), join_(join), rest_(rest) {}
 
   Found run() {
-    for (const State& state : states_.starts())
+    for (const CopyState& state : states_.starts())
       reach({state, {}, -1}, static_cast<double>(start_cost(state)));
     Found found;
     while (!open_.empty()) {
       const Open top = open_.top();
       open_.pop();
-      const State state = nodes_[static_cast<std::size_t>(top.node)].state;
+      const CopyState state = nodes_[static_cast<std::size_t>(top.node)].state;
       if (best_.at(state).first < top.cost) continue;
       found.bound = top.estimate;
       if (states_.is_end(state)) {
@@ -421,7 +376,7 @@ class Shortest {
     std::reverse(path.begin(), path.end());
     std::vector<ChainOperation> operations;
     for (int block = 0; block < most_copied_blocks; ++block) {
-      const State& start = node_at(path.front()).state;
+      const CopyState& start = node_at(path.front()).state;
       if (((start.below & ~start.live) & bit(ChainItem::Weights, block)) != 0)
         operations.push_back({ChainOperationKind::Drop, block, -1, ChainItem::Weights});
     }
@@ -438,7 +393,7 @@ class Shortest {
   }
 
  private:
-  double start_cost(const State& state) const {
+  double start_cost(const CopyState& state) const {
     return join_(0, Outcome{state, 0, states_.live_bytes(state)});
   }
   const Node& node_at(std::int64_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
@@ -458,7 +413,7 @@ class Shortest {
   std::int64_t most_states_;
   Join join_;
   Rest rest_;
-  std::unordered_map<State, std::pair<double, std::int64_t>, Hash> best_;
+  std::unordered_map<CopyState, std::pair<double, std::int64_t>, CopyStateHash> best_;
   std::vector<Node> nodes_;
   std::priority_queue<Open> open_;
 };
@@ -480,9 +435,9 @@ CopySearchAnswer search_copies(const Chain& chain, std::int64_t budget_bytes,
   Shortest search(
       states, options.upper_seconds, options.most_states,
       [&](double cost, const Outcome& outcome) {
-        return outcome.peak_bytes <= budget_bytes ? cost + outcome.seconds : infinity;
+        return outcome.peak_bytes <= budget_bytes ? cost + outcome.seconds : unreachable;
       },
-      [&](const State& state) { return states.least_seconds(state); });
+      [&](const CopyState& state) { return states.least_seconds(state); });
   const Found found = search.run();
   CopySearchAnswer answer;
   answer.complete = found.complete;
@@ -497,11 +452,11 @@ std::optional<LeanestCopies> leanest_with_copies(const Chain& chain, std::int64_
   const CopySearchOptions options;
   const CopyStates states(chain, options, false);
   Shortest search(
-      states, infinity, most_states,
+      states, unreachable, most_states,
       [](double cost, const Outcome& outcome) {
         return std::max(cost, static_cast<double>(outcome.peak_bytes));
       },
-      [](const State&) { return 0.0; });
+      [](const CopyState&) { return 0.0; });
   const Found found = search.run();
   if (found.end < 0) return std::nullopt;
   return LeanestCopies{static_cast<std::int64_t>(found.bound), search.operations(found.end)};

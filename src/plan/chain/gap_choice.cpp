@@ -13,10 +13,10 @@ namespace {
 // has such a factor and does not say how large it is.
 constexpr double once_only = 0.5;
 
-class Choice {
+class GapChoice {
  public:
-  Choice(const Chain& chain, const std::vector<ChainOperation>& operations,
-         const std::vector<ChainGap>& gaps, std::int64_t budget_bytes, GapRule rule)
+  GapChoice(const Chain& chain, const std::vector<ChainOperation>& operations,
+            const std::vector<ChainGap>& gaps, std::int64_t budget_bytes, GapRule rule)
       : budget_bytes_(budget_bytes),
         rule_(rule),
         bytes_(chain, operations),
@@ -112,7 +112,7 @@ std::optional<std::vector<ChainGap>> choose_gaps(const Chain& chain,
                                                  const std::vector<ChainOperation>& operations,
                                                  const std::vector<ChainGap>& gaps,
                                                  std::int64_t budget_bytes, GapRule rule) {
-  return Choice(chain, operations, gaps, budget_bytes, rule).run();
+  return GapChoice(chain, operations, gaps, budget_bytes, rule).run();
 }
 
 std::int64_t bytes_without_gaps(const Chain& chain, const std::vector<ChainOperation>& operations) {

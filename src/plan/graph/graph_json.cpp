@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t largest_bytes = std::int64_t{1} << 48;
 constexpr std::int64_t largest_total = std::int64_t{1} << 52;
-constexpr double most_seconds = 1e12;
+constexpr double most_task_seconds = 1e12;
 
 TaskValue value_from(const JsonPlace& place) {
   place.expect_keys({"name", "bytes"}, {"live_at_start", "live_at_end"});
@@ -132,7 +132,8 @@ class GraphCheck {
     const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
     const TaskOption& option = task.options[static_cast<std::size_t>(o)];
     check_bytes(name + ".transient_bytes", option.transient_bytes);
-    if (!std::isfinite(option.seconds) || option.seconds < 0 || option.seconds > most_seconds) {
+    if (!std::isfinite(option.seconds) || option.seconds < 0 ||
+        option.seconds > most_task_seconds) {
       fail(name + ".seconds", fmt::format("{}", option.seconds), "is no number from 0 to 1e12");
     }
     ++options_;

@@ -49,27 +49,21 @@ struct ClusterKey {
   std::function<void(Cluster&, const TomlEntry&)> set;
 };
 
-[[noreturn]] void refuse(const TomlEntry& entry, const std::string& reason) {
-  const std::string shown =
-      std::visit([](const auto& value) { return fmt::format("{}", value); }, entry.value);
-  throw ConfigError(entry.key, shown, fmt::format("{} (line {})", reason, entry.line));
-}
-
 std::string text_of(const TomlEntry& entry) {
   if (const auto* text = std::get_if<std::string>(&entry.value)) return *text;
-  refuse(entry, "must be text");
+  refuse_entry(entry, "must be text");
 }
 
 double number_of(const TomlEntry& entry) {
   if (const auto* integer = std::get_if<std::int64_t>(&entry.value))
     return static_cast<double>(*integer);
   if (const auto* real = std::get_if<double>(&entry.value)) return *real;
-  refuse(entry, "must be a number");
+  refuse_entry(entry, "must be a number");
 }
 
 bool truth_of(const TomlEntry& entry) {
   if (const auto* given = std::get_if<bool>(&entry.value)) return *given;
-  refuse(entry, "must be true or false");
+  refuse_entry(entry, "must be true or false");
 }
 
 std::int64_t bytes_of(const TomlEntry& entry, std::int64_t least = 1) {
@@ -78,11 +72,11 @@ std::int64_t bytes_of(const TomlEntry& entry, std::int64_t least = 1) {
   if (const auto* text = std::get_if<std::string>(&entry.value))
     bytes = parse_bytes(*text).value_or(0);
   if (bytes <= 0) {
-    refuse(entry,
+    refuse_entry(entry,
            fmt::format("must be a number of bytes such as \"80 GiB\"; units are {}", byte_units));
   }
   if (bytes < least) {
-    refuse(entry, fmt::format("is {} bytes, and must be at least {}; write the unit, such as "
+    refuse_entry(entry, fmt::format("is {} bytes, and must be at least {}; write the unit, such as "
                               "\"80 GB\"",
                               bytes, format_bytes(least)));
   }
@@ -91,13 +85,13 @@ std::int64_t bytes_of(const TomlEntry& entry, std::int64_t least = 1) {
 
 void expect_plausible(const TomlEntry& entry, double given, const Plausible& range) {
   if (given >= range.least && given <= range.most) return;
-  refuse(entry, fmt::format("must be {}, from {:g} to {:g}", range.what, range.least, range.most));
+  refuse_entry(entry, fmt::format("must be {}, from {:g} to {:g}", range.what, range.least, range.most));
 }
 
 std::int64_t integer_of(const TomlEntry& entry, std::int64_t most) {
   const auto* count = std::get_if<std::int64_t>(&entry.value);
   if (count == nullptr || *count < 1 || *count > most)
-    refuse(entry, fmt::format("must be an integer from 1 to {}", most));
+    refuse_entry(entry, fmt::format("must be an integer from 1 to {}", most));
   return *count;
 }
 
@@ -105,10 +99,10 @@ std::int64_t integer_of(const TomlEntry& entry, std::int64_t most) {
 template <typename Element, typename Give>
 void set_list(const TomlEntry& entry, std::vector<Element>& elements, const Give& give) {
   const auto* numbers = std::get_if<std::vector<double>>(&entry.value);
-  if (numbers == nullptr || numbers->empty()) refuse(entry, "must be a list of numbers");
+  if (numbers == nullptr || numbers->empty()) refuse_entry(entry, "must be a list of numbers");
   if (elements.empty()) elements.resize(numbers->size());
   if (elements.size() != numbers->size()) {
-    refuse(entry, fmt::format("has {} numbers where the other lists of its table have {}",
+    refuse_entry(entry, fmt::format("has {} numbers where the other lists of its table have {}",
                               numbers->size(), elements.size()));
   }
   for (std::size_t k = 0; k < elements.size(); ++k) give(elements[k], (*numbers)[k]);
@@ -156,7 +150,7 @@ class KeyTable {
     add(name, required, [=](Cluster& cluster, const TomlEntry& entry) {
       const double given = number_of(entry);
       if (!(given <= most) || given < 0 || (given == 0 && !may_be_zero)) {
-        refuse(entry, fmt::format("must be {} 0{}", may_be_zero ? "at least" : "above",
+        refuse_entry(entry, fmt::format("must be {} 0{}", may_be_zero ? "at least" : "above",
                                   most < 1e300 ? fmt::format(" and at most {}", most) : ""));
       }
       access(cluster) = given;
@@ -186,14 +180,14 @@ auto at(Part Cluster::*part, Member Part::*member) {
 
 void set_share(Cluster& cluster, const TomlEntry& entry) {
   const std::string text = text_of(entry);
-  if (text != "device" && text != "node") refuse(entry, "must be \"device\" or \"node\"");
+  if (text != "device" && text != "node") refuse_entry(entry, "must be \"device\" or \"node\"");
   cluster.shared_by_node = text == "node";
 }
 
 void set_kind(Cluster& cluster, const TomlEntry& entry) {
   const std::string text = text_of(entry);
   if (text != to_string(DeviceKind::Cpu) && text != to_string(DeviceKind::Cuda))
-    refuse(entry, "must be \"cpu\" or \"cuda\"");
+    refuse_entry(entry, "must be \"cpu\" or \"cuda\"");
   cluster.device.kind = text == to_string(DeviceKind::Cuda) ? DeviceKind::Cuda : DeviceKind::Cpu;
 }
 
@@ -226,7 +220,7 @@ void add_product_keys(KeyTable& table) {
       set_list(entry, cluster.products.points, [&](ProductPoint& point, double given) {
         if (!(given >= 1 && given <= static_cast<double>(most_product_size)) ||
             given != std::floor(given))
-          refuse(entry, fmt::format("must be integers from 1 to {}", most_product_size));
+          refuse_entry(entry, fmt::format("must be integers from 1 to {}", most_product_size));
         point.size.*member = static_cast<std::int64_t>(given);
       });
     });
@@ -236,7 +230,7 @@ void add_product_keys(KeyTable& table) {
   size("device.products.depth", &ProductSize::depth);
   table.add("device.products.efficiency", false, [](Cluster& cluster, const TomlEntry& entry) {
     set_list(entry, cluster.products.points, [&](ProductPoint& point, double given) {
-      if (!(given > 0 && given <= 1)) refuse(entry, "must be above 0 and at most 1");
+      if (!(given > 0 && given <= 1)) refuse_entry(entry, "must be above 0 and at most 1");
       point.efficiency = given;
     });
   });
@@ -282,7 +276,7 @@ void add_software_keys(KeyTable& table) {
     table.add(name, false, [=](Cluster& cluster, const TomlEntry& entry) {
       const auto found = std::find(words.begin(), words.end(), text_of(entry));
       if (found == words.end())
-        refuse(entry, fmt::format("must be one of \"{}\"", fmt::join(words, "\", \"")));
+        refuse_entry(entry, fmt::format("must be one of \"{}\"", fmt::join(words, "\", \"")));
       set(cluster.software, static_cast<std::size_t>(found - words.begin()));
     });
   };

@@ -76,19 +76,13 @@ namespace {
 
 constexpr std::int64_t most_cores = 1 << 16;
 
-[[noreturn]] void refuse(const TomlEntry& entry, const std::string& reason) {
-  const std::string shown =
-      std::visit([](const auto& value) { return fmt::format("{}", value); }, entry.value);
-  throw ConfigError(entry.key, shown, fmt::format("{} (line {})", reason, entry.line));
-}
-
 // Text that ends up in a script; nothing in it may begin another line there.
 std::string line_of(const TomlEntry& entry) {
   const auto* text = std::get_if<std::string>(&entry.value);
-  if (text == nullptr) refuse(entry, "must be text");
+  if (text == nullptr) refuse_entry(entry, "must be text");
   for (const char character : *text) {
     if (static_cast<unsigned char>(character) < ' ' || character == '\x7f')
-      refuse(entry, "must be one line without control characters");
+      refuse_entry(entry, "must be one line without control characters");
   }
   return *text;
 }
@@ -96,14 +90,14 @@ std::string line_of(const TomlEntry& entry) {
 std::string choice_of(const TomlEntry& entry, const std::vector<std::string>& choices) {
   const std::string text = line_of(entry);
   if (!contains(choices, text))
-    refuse(entry, fmt::format("must be one of {}", fmt::join(choices, ", ")));
+    refuse_entry(entry, fmt::format("must be one of {}", fmt::join(choices, ", ")));
   return text;
 }
 
 void set_cores(const TomlEntry& entry, JobFacts& facts) {
   const auto* cores = std::get_if<std::int64_t>(&entry.value);
   if (cores == nullptr || *cores < 1 || *cores > most_cores)
-    refuse(entry, fmt::format("must be an integer from 1 to {}", most_cores));
+    refuse_entry(entry, fmt::format("must be an integer from 1 to {}", most_cores));
   facts.cores = *cores;
 }
 
@@ -114,7 +108,7 @@ void set_interface(const TomlEntry& entry, JobFacts& facts) {
            std::string(".,_-/:").find(character) != std::string::npos;
   };
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain))
-    refuse(entry, "must be a network device such as \"eth0\", or several with commas");
+    refuse_entry(entry, "must be a network device such as \"eth0\", or several with commas");
   facts.interface = text;
 }
 
@@ -123,19 +117,19 @@ void set_directives(const TomlEntry& entry, JobFacts& facts) {
   std::istringstream words(facts.directives);
   for (std::string word; words >> word;) {
     if (word.front() != '-')
-      refuse(entry, "must be options of sbatch such as \"--constraint=a100 --account=abc@a100\"");
+      refuse_entry(entry, "must be options of sbatch such as \"--constraint=a100 --account=abc@a100\"");
   }
 }
 
 void set_time_limit(const TomlEntry& entry, JobFacts& facts) {
   const auto minutes = parse_time_limit(line_of(entry));
-  if (!minutes) refuse(entry, "must be a time limit of Slurm such as \"20:00:00\" or \"1-12\"");
+  if (!minutes) refuse_entry(entry, "must be a time limit of Slurm such as \"20:00:00\" or \"1-12\"");
   facts.most_minutes = *minutes;
 }
 
 void set_requeue(const TomlEntry& entry, JobFacts& facts) {
   const auto* requeues = std::get_if<bool>(&entry.value);
-  if (requeues == nullptr) refuse(entry, "must be true or false");
+  if (requeues == nullptr) refuse_entry(entry, "must be true or false");
   facts.requeues = *requeues;
 }
 

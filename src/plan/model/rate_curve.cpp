@@ -6,19 +6,19 @@
 namespace garonne::plan {
 namespace {
 
-double seconds_of(const RatePoint& point) {
+double point_seconds(const RatePoint& point) {
   return point.bytes / point.bytes_per_second;
 }
 
 }  // namespace
 
 double RateCurve::seconds(double bytes) const {
-  if (bytes <= points.front().bytes) return seconds_of(points.front());
+  if (bytes <= points.front().bytes) return point_seconds(points.front());
   for (std::size_t k = 1; k < points.size(); ++k) {
     if (bytes > points[k].bytes) continue;
-    const double before = seconds_of(points[k - 1]);
+    const double before = point_seconds(points[k - 1]);
     const double share = (bytes - points[k - 1].bytes) / (points[k].bytes - points[k - 1].bytes);
-    return before + share * (seconds_of(points[k]) - before);
+    return before + share * (point_seconds(points[k]) - before);
   }
   return bytes / points.back().bytes_per_second;
 }
@@ -41,7 +41,8 @@ const char* RateCurve::refusal() const {
     const RatePoint& point = points[k];
     if (point.bytes <= before.bytes) return "has sizes that do not ascend";
     if (point.bytes_per_second < before.bytes_per_second) return "has a rate that falls with size";
-    if (seconds_of(point) < seconds_of(before)) return "has a larger size that takes less time";
+    if (point_seconds(point) < point_seconds(before))
+      return "has a larger size that takes less time";
   }
   return nullptr;
 }

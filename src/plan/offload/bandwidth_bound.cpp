@@ -14,12 +14,12 @@
 namespace garonne::plan {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double no_time = std::numeric_limits<double>::infinity();
 
 // What one pass of a node for one micro-batch made.
 struct Maker {
-  double seconds = never;  // to do it again
-  double bytes = 0;        // of it that are idle at a place
+  double seconds = no_time;  // to do it again
+  double bytes = 0;          // of it that are idle at a place
 };
 
 class BandwidthBound {
@@ -73,8 +73,8 @@ class BandwidthBound {
         static_cast<double>(prediction_.during_bytes[place] - request_.budget_bytes);
     if (over <= 0) return 0;
     const int at = static_cast<int>(place);
-    double first_out = never;
-    double last_in = never;
+    double first_out = no_time;
+    double last_in = no_time;
     double idle_bytes = 0;
     std::map<int, double> bytes_of;
     for (const IdleTime& idle : idle_) {
@@ -86,7 +86,7 @@ class BandwidthBound {
       if (!maker_of_.empty() && maker_of_[as_index(idle.buffer)] >= 0)
         bytes_of[maker_of_[as_index(idle.buffer)]] += bytes;
     }
-    if (idle_bytes < over) return never;
+    if (idle_bytes < over) return no_time;
     std::vector<Maker> makers;
     double droppable = 0;
     for (const auto& [maker, bytes] : bytes_of) {
@@ -108,7 +108,7 @@ class BandwidthBound {
         again -= maker.bytes;
       }
       if (moved <= 0) return span.end + after + extra;
-      if (out_rate_ <= 0 || in_rate_ <= 0 || moved > room_) return never;
+      if (out_rate_ <= 0 || in_rate_ <= 0 || moved > room_) return no_time;
       return std::max(span.begin, first_out + moved / out_rate_) + (span.end - span.begin) +
              std::max(after + extra, moved / in_rate_ + last_in);
     };
@@ -119,7 +119,7 @@ class BandwidthBound {
   // Of a convex function on an interval. It is flat at its least only.
   template <typename Function>
   static double least_of(const Function& function, double from, double to) {
-    if (from > to) return never;
+    if (from > to) return no_time;
     constexpr int halvings = 100;
     for (int k = 0; k < halvings; ++k) {
       const double left = from + (to - from) / 3;

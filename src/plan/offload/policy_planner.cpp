@@ -144,7 +144,7 @@ void expect_tier(const OffloadPolicy& policy, const LowerTiers& below) {
 constexpr double nearest_shares = 1.0 / 64;
 
 void add_answers(const OffloadPolicy& policy, const ModelGraph& graph, const StepShape& step,
-                 const TierWish& wish, TierSelection& selection) {
+                 const TierRequest& wish, TierSelection& selection) {
   const CopyingStepPlanner planner(chain_solver(policy.chain_solver), graph, step,
                                    wish.stage.cache);
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
@@ -190,8 +190,8 @@ TierFloor find_policy_floor(const OffloadPolicy& policy, const ModelGraph& decla
 }
 
 StagePlan plan_by_policy(const OffloadPolicy& policy, const ModelGraph& graph,
-                         const StepShape& step, const TierWish& given) {
-  TierWish wish = given;
+                         const StepShape& step, const TierRequest& given) {
+  TierRequest wish = given;
   wish.below = used_by(policy, given.below);
   expect_tier(policy, wish.below);
   std::optional<LeanPlans> own;

@@ -18,6 +18,6 @@ TierFloor find_policy_floor(const OffloadPolicy& policy, const ModelGraph& decla
 // What plan_stage_on_tiers() answers where wish.stage.plan names the policy. Errors as above, and
 // PlanError as there.
 StagePlan plan_by_policy(const OffloadPolicy& policy, const ModelGraph& graph,
-                         const StepShape& step, const TierWish& wish);
+                         const StepShape& step, const TierRequest& wish);
 
 }  // namespace garonne::plan

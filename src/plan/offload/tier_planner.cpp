@@ -55,11 +55,11 @@ std::set<std::int64_t> lasting_bytes(const Program& program, LowerTiers below) {
 }
 
 // What larger budgets' plans make room for when they move, in the order of the budgets.
-void add_larger(const ModelGraph& graph, const StepShape& step, const TierWish& wish,
+void add_larger(const ModelGraph& graph, const StepShape& step, const TierRequest& wish,
                 const std::vector<std::int64_t>& budgets, TierSelection& selection) {
   std::vector<TierSelection> found(budgets.size(), TierSelection(wish));
   in_threads(static_cast<int>(budgets.size()), [&](int i) {
-    StageWish larger = wish.stage;
+    StageRequest larger = wish.stage;
     larger.reserved_bytes = 0;  // of what has moved, the selection asks
     larger.budget_bytes = budgets[as_index(i)];
     try {
@@ -103,10 +103,10 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
 }
 
 StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
-                              const TierWish& given) {
+                              const TierRequest& given) {
   if (const OffloadPolicy* const policy = offload_policy(given.stage.plan))
     return plan_by_policy(*policy, graph, step, given);
-  TierWish wish = given;
+  TierRequest wish = given;
   const std::int64_t budget = wish.stage.budget_bytes;
   if (wish.below.empty() ||
       (wish.stage.first_that_fits && wish.stage.plan == "auto" &&
@@ -133,7 +133,7 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   } catch (const PlanError&) {
     refusal = std::current_exception();
   }
-  StageWish most = wish.stage;
+  StageRequest most = wish.stage;
   most.reserved_bytes = 0;
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
   const StagePlan all = plan_stage(graph, step, most);

@@ -53,8 +53,8 @@ struct TierFloor {
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
                           const LowerTiers& below, const Program* forward);
 
-struct TierWish {
-  StageWish stage;
+struct TierRequest {
+  StageRequest stage;
   LowerTiers below;
   // What needs stage.reserved_bytes, and less where the plan has some of what lasts below; null:
   // nothing.
@@ -67,6 +67,7 @@ struct TierWish {
 // the floor's, from which so much is moved below that they fit. The candidates of the latter are
 // called "<name> + offload", or after whichever of "states", "gradients" and "weights" move. Throws
 // as plan_stage() does where nothing fits, with the floor as the smallest budget.
-StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step, const TierWish& wish);
+StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
+                              const TierRequest& wish);
 
 }  // namespace garonne::plan

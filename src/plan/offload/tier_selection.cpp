@@ -39,7 +39,7 @@ std::int64_t whole_bytes(const Program& program, const Program* forward) {
 }
 
 // Of a rank by itself: what waits for others is another matter.
-double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
+double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierRequest& wish) {
   if (step.world_group.size() > 1) return 0;
   Program program = make_training_program(
       graph, step,

@@ -26,7 +26,7 @@ StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
 std::int64_t whole_bytes(const Program& program, const Program* forward);
 
 // No plan of the wish takes less; 0 of ranks that wait for others, which is another matter.
-double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish);
+double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierRequest& wish);
 
 // The least with which it fits, where `enough` is, and less than `at_least` is not.
 template <typename Fits>
@@ -44,7 +44,7 @@ std::int64_t least_that_fits(std::int64_t at_least, std::int64_t enough, const F
 class TierSelection {
  public:
   // The wish outlives the selection.
-  explicit TierSelection(const TierWish& wish) : wish_(wish) {}
+  explicit TierSelection(const TierRequest& wish) : wish_(wish) {}
 
   void start(StagePlan plan) { best_ = std::move(plan); }
   // All that the mover makes of a plan, for the wish's budget or a smaller one.
@@ -62,7 +62,7 @@ class TierSelection {
   void choose(StagePlan plan, std::int64_t reserved_bytes);
   void take_if_better(StagePlan plan);
 
-  const TierWish& wish_;
+  const TierRequest& wish_;
   std::optional<StagePlan> best_;
   std::vector<StageCandidate> candidates_;
 };

@@ -118,16 +118,16 @@ class PipelineRun {
 
 // Most chunk activations and most chunk inputs at once. What one device holds depends on its order
 // only, except that operations which run together are both begun before either has ended.
-struct Held {
+struct HeldBytes {
   int activations = 0;
   int inputs = 0;
 };
-Held most_held(const PipelineSchedule& schedule, int device, bool together) {
+HeldBytes most_held(const PipelineSchedule& schedule, int device, bool together) {
   std::vector<bool> recomputes;
   for (int c = 0; c < schedule.chunks; ++c) recomputes.push_back(schedule.recomputes({device, c}));
   const auto& order = schedule.order[as_index(device)];
-  Held now;
-  Held most;
+  HeldBytes now;
+  HeldBytes most;
   for (std::size_t i = 0; i < order.size();) {
     const std::size_t end = i + (together && order[i].overlaps_next ? 2 : 1);
     for (std::size_t k = i; k < end; ++k) {
@@ -181,7 +181,7 @@ PipelineOutcome simulate_pipeline(const PipelineSchedule& schedule, const Pipeli
     outcome.makespan = std::max(outcome.makespan, lane.back().end);
     outcome.spans.push_back(lane.back().end - lane.front().start);
     busiest = std::max(busiest, work_seconds(schedule, costs, device));
-    const Held held = most_held(schedule, device, costs.overlap_gain.has_value());
+    const HeldBytes held = most_held(schedule, device, costs.overlap_gain.has_value());
     outcome.peak_activations.push_back(held.activations /
                                        static_cast<double>(schedule.chunks_passed()));
     if (!schedule.recomputed.empty()) outcome.peak_inputs.push_back(held.inputs);

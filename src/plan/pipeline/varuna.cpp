@@ -9,7 +9,7 @@
 namespace garonne::plan {
 namespace {
 
-constexpr int never = -1;
+constexpr int not_yet = -1;
 
 struct VarunaDevice {
   std::vector<int> forward_end;  // by micro-batch; the quantum after it
@@ -26,8 +26,8 @@ class VarunaRule {
     const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches);
     devices_.resize(static_cast<std::size_t>(schedule.devices));
     for (VarunaDevice& device : devices_) {
-      device.forward_end.assign(micro_batches, never);
-      device.backward_start.assign(micro_batches, never);
+      device.forward_end.assign(micro_batches, not_yet);
+      device.backward_start.assign(micro_batches, not_yet);
     }
   }
 
@@ -51,22 +51,22 @@ class VarunaRule {
     const VarunaDevice& device = devices_[r];
     const int m = device.backwards;
     if (!exists(m)) return false;
-    if (last(r)) return at(device.forward_end, m) != never && at(device.forward_end, m) <= now;
+    if (last(r)) return at(device.forward_end, m) != not_yet && at(device.forward_end, m) <= now;
     const int above = at(devices_[r + 1].backward_start, m);
-    return device.recomputes > m && above != never && above + 2 <= now;
+    return device.recomputes > m && above != not_yet && above + 2 <= now;
   }
   bool recompute_ready(std::size_t r, int now) const {
     const VarunaDevice& device = devices_[r];
     if (last(r) || !exists(device.recomputes) || device.recomputes > device.backwards) return false;
     const int above = at(devices_[r + 1].backward_start, device.recomputes);
-    return above != never && above < now;
+    return above != not_yet && above < now;
   }
   bool forward_ready(std::size_t r, int now) const {
     const int m = devices_[r].forwards;
     if (!exists(m)) return false;
     if (r == 0) return true;
     const int below = at(devices_[r - 1].forward_end, m);
-    return below != never && below <= now;
+    return below != not_yet && below <= now;
   }
 
   void start(std::size_t r, int now) {

@@ -29,10 +29,10 @@ constexpr std::int64_t steps_a_block = 4'000;
 constexpr double hands_on = 0.25;  // in place of another choice
 constexpr double hands_on_further = 0.7;
 
-struct Width {
+struct StageWidth {
   int data = 1;
   int tensor = 1;
-  bool operator==(const Width&) const = default;
+  bool operator==(const StageWidth&) const = default;
 };
 
 class Simulator {
@@ -42,7 +42,7 @@ class Simulator {
       if (tensor > inputs_.limits.most_tensor) break;
       for (const std::int64_t data : divisors_of(problem.ranks() / tensor)) {
         if (problem.global_batch() % data != 0) continue;
-        const Width width{static_cast<int>(data), static_cast<int>(tensor)};
+        const StageWidth width{static_cast<int>(data), static_cast<int>(tensor)};
         const auto* costs = problem.blocks(width.tensor, problem.global_batch() / data);
         if (costs == nullptr) continue;
         widths_.push_back(width);
@@ -54,7 +54,7 @@ class Simulator {
     }
   }
 
-  const std::vector<Width>& widths() const { return widths_; }
+  const std::vector<StageWidth>& widths() const { return widths_; }
   int blocks() const { return tasks_.empty() ? 0 : static_cast<int>(tasks_.front().size()); }
   std::int64_t batch_bytes(int block) const { return tasks_.front()[as_index(block)].batch_bytes; }
 
@@ -87,7 +87,7 @@ class Simulator {
     std::int64_t batch_bytes = 0;  // that come in, of all data ranks
   };
 
-  const Link& link_of(const Width& width) const {
+  const Link& link_of(const StageWidth& width) const {
     const bool leaves = width.data * width.tensor > inputs_.cluster.devices_per_node;
     return leaves ? inputs_.cluster.between_nodes : inputs_.cluster.inside_node;
   }
@@ -126,7 +126,7 @@ class Simulator {
   int size(std::size_t w) const { return widths_[w].data * widths_[w].tensor; }
 
   const PlannerInputs& inputs_;
-  std::vector<Width> widths_;
+  std::vector<StageWidth> widths_;
   std::vector<Link> links_;               // by width
   std::vector<std::vector<Task>> tasks_;  // by width and block
 };
@@ -216,7 +216,7 @@ NamedChoice choose_flexflow(PlannerProblem& problem) {
   bool equal = true;
   bool idle = true;
   for (int b = 0; b < simulator.blocks(); ++b) {
-    const Width& width = simulator.widths()[state[as_index(b)]];
+    const StageWidth& width = simulator.widths()[state[as_index(b)]];
     choice.placed.push_back({b, b + 1, width.data, width.tensor, false});
     equal = equal && state[as_index(b)] == state[0];
     idle = idle && width.data * width.tensor < problem.ranks();

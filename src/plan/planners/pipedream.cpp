@@ -18,7 +18,7 @@
 namespace garonne::plan {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double cannot_be = std::numeric_limits<double>::infinity();
 
 // Blocks [i, j) by their sums.
 struct Sums {
@@ -64,7 +64,7 @@ class LevelPlan {
     int copies = 1;
   };
 
-  // `seconds`: of blocks [i, j) on one machine; never where they do not fit.
+  // `seconds`: of blocks [i, j) on one machine; cannot_be where they do not fit.
   LevelPlan(const Sums& sums, const std::vector<std::vector<double>>& seconds, const Level& level,
             std::int64_t memory_bytes, bool from_the_first_only)
       : sums_(sums), seconds_(seconds), level_(level), memory_bytes_(memory_bytes) {
@@ -100,7 +100,7 @@ class LevelPlan {
  private:
   // The last stage is [split, j) in so many copies.
   struct Best {
-    double seconds = never;
+    double seconds = cannot_be;
     int split = 0;
     int copies = 0;
   };
@@ -110,7 +110,7 @@ class LevelPlan {
     const std::int64_t bytes =
         sums_.activations[as_index(i)][as_index(j)] + sums_.parameters[as_index(i)][as_index(j)];
     const std::int64_t behind = (level_.machines - used + copies - 1) / copies;
-    if (behind * bytes > memory_bytes_) return never;
+    if (behind * bytes > memory_bytes_) return cannot_be;
     const double sum = 4.0 * (copies - 1) *
                        static_cast<double>(sums_.parameters[as_index(i)][as_index(j)]) /
                        (level_.bytes_per_second * copies) / level_.inside;
@@ -160,8 +160,8 @@ NamedChoice choose_pipedream(PlannerProblem& problem) {
   const LevelPlan inside(sums, sums.seconds,
                          {on_node, 1, inputs.cluster.inside_node.bytes_per_second},
                          inputs.budget_bytes, false);
-  std::vector<std::vector<double>> of_node(as_index(sums.blocks) + 1,
-                                           std::vector<double>(as_index(sums.blocks) + 1, never));
+  std::vector<std::vector<double>> of_node(
+      as_index(sums.blocks) + 1, std::vector<double>(as_index(sums.blocks) + 1, cannot_be));
   for (int i = 0; i < sums.blocks; ++i) {
     for (int j = i + 1; j <= sums.blocks; ++j)
       of_node[as_index(i)][as_index(j)] = inside.seconds(i, j);
@@ -169,7 +169,7 @@ NamedChoice choose_pipedream(PlannerProblem& problem) {
   const LevelPlan between(sums, of_node,
                           {nodes, on_node, inputs.cluster.between_nodes.bytes_per_second},
                           inputs.budget_bytes, true);
-  if (between.seconds(0, sums.blocks) == never) return nothing_fits();
+  if (between.seconds(0, sums.blocks) == cannot_be) return nothing_fits();
   NamedChoice choice;
   for (const auto& outer : between.runs(0, sums.blocks)) {
     for (const auto& run : inside.runs(outer.first, outer.last))

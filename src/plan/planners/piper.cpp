@@ -16,9 +16,9 @@
 namespace garonne::plan {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double does_not_fit = std::numeric_limits<double>::infinity();
 // Steps of the dynamic program, some nanoseconds each.
-constexpr double most_steps = 1e9;
+constexpr double most_piper_steps = 1e9;
 
 // Ranks of a stage.
 struct Width {
@@ -27,7 +27,7 @@ struct Width {
 };
 
 struct StageTime {
-  double seconds = never;  // of a micro-batch, over the data ranks
+  double seconds = does_not_fit;  // of a micro-batch, over the data ranks
   bool recomputes = false;
 };
 
@@ -82,7 +82,7 @@ class Piper {
           best_[0][as_index(ranks)][as_index(sum)].seconds)
         sum = s;
     }
-    if (best_[0][as_index(ranks)][as_index(sum)].seconds == never) return;
+    if (best_[0][as_index(ranks)][as_index(sum)].seconds == does_not_fit) return;
     choice.seconds = best_[0][as_index(ranks)][as_index(sum)].seconds;
     int left = ranks;
     for (int first = 0; first < blocks_;) {
@@ -99,7 +99,7 @@ class Piper {
  private:
   // Of the blocks from some block on: their first stage is up to `last`.
   struct Best {
-    double seconds = never;
+    double seconds = does_not_fit;
     int last = 0;
     std::size_t width = 0;
   };
@@ -208,7 +208,7 @@ NamedChoice choose_piper(PlannerProblem& problem) {
     choice.note = fmt::format("no micro-batch of {}", micro_batch);
     return choice;
   }
-  if (piper.steps() > most_steps) {
+  if (piper.steps() > most_piper_steps) {
     choice.note = fmt::format("not asked: {} blocks on {} ranks are too many for its program",
                               piper.blocks(), problem.ranks());
     return choice;

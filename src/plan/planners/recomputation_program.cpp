@@ -15,7 +15,7 @@ namespace garonne::plan {
 namespace {
 
 constexpr std::size_t most_combinations = 1000;
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unreachable = std::numeric_limits<double>::infinity();
 // Seconds and bytes are scaled to about that, far from the tolerances of the solver.
 constexpr double scale = 1000;
 
@@ -48,9 +48,10 @@ void drop_beaten(std::vector<ChunkOption>& options) {
 }
 
 // Walks the operations of all devices in an order in which what each waits for comes before it.
-class Walk {
+class StepWalk {
  public:
-  explicit Walk(const PipelineSchedule& schedule) : schedule_(schedule), neighbours_(schedule) {}
+  explicit StepWalk(const PipelineSchedule& schedule)
+      : schedule_(schedule), neighbours_(schedule) {}
 
   const PipelineNeighbours& neighbours() const { return neighbours_; }
 
@@ -120,14 +121,14 @@ double own_seconds(const PhaseSeconds& chunk, PipelineWork work) {
 
 // A moment at which a device may hold most: the micro-batches of its chunks that it holds, and the
 // one whose backward is under way, if any.
-struct Moment {
+struct ProgramMoment {
   std::vector<std::pair<std::size_t, int>> held;
   std::optional<std::pair<std::size_t, int>> remade;
 };
 
-std::vector<Moment> moments_of(const RecomputationProblem& problem, int device,
-                               const PipelineNeighbours& neighbours) {
-  std::vector<Moment> moments;
+std::vector<ProgramMoment> moments_of(const RecomputationProblem& problem, int device,
+                                      const PipelineNeighbours& neighbours) {
+  std::vector<ProgramMoment> moments;
   std::set<std::pair<std::size_t, int>> held;
   for (const auto& operation : problem.schedule.order[as_index(device)]) {
     const std::pair<std::size_t, int> pass{neighbours.index({device, operation.chunk}),
@@ -147,14 +148,14 @@ std::vector<Moment> moments_of(const RecomputationProblem& problem, int device,
 }
 
 // Ends of operations, choices, and what holds between them.
-class Program {
+class RecomputedProgram {
  public:
-  explicit Program(const RecomputationProblem& problem)
+  explicit RecomputedProgram(const RecomputationProblem& problem)
       : problem_(problem), walk_(problem.schedule) {
     double busiest = 0;
     for (const auto& chunk : problem.costs.chunks) busiest += chunk.sum();
     unit_ = busiest * problem.schedule.micro_batches / scale;
-    step_ = program_.add_variable({.lower = 0, .upper = infinity, .cost = 1});
+    step_ = program_.add_variable({.lower = 0, .upper = unreachable, .cost = 1});
     for (const auto& options : problem.options) {
       chosen_.emplace_back();
       for (int m = 0; m < problem.schedule.micro_batches; ++m) add_choice(options);
@@ -199,10 +200,10 @@ class Program {
         chunks, std::vector<int>(as_index(problem_.schedule.micro_batches)));
     std::vector<std::vector<int>> backward = forward;
     std::vector<int> before(as_index(problem_.schedule.devices), -1);
-    walk_.for_each([&](const Walk::Step& step) {
+    walk_.for_each([&](const StepWalk::Step& step) {
       const auto m = as_index(step.operation.micro_batch);
       const bool forwards = step.operation.work == PipelineWork::Forward;
-      const int end = program_.add_variable({.lower = 0, .upper = infinity});
+      const int end = program_.add_variable({.lower = 0, .upper = unreachable});
       const double seconds =
           own_seconds(problem_.costs.chunks[step.chunk], step.operation.work) / unit_;
       // end >= begin + seconds + what is run again
@@ -216,7 +217,7 @@ class Program {
               row.emplace_back(chosen_[step.chunk][m][k], -options[k].again_seconds / unit_);
           }
         }
-        program_.add_row(seconds + later_by, infinity, std::move(row));
+        program_.add_row(seconds + later_by, unreachable, std::move(row));
       };
       add(before[as_index(step.device)], 0);
       if (step.waits)
@@ -228,7 +229,7 @@ class Program {
       else if (gives_input_gradient(step.operation.work))
         backward[step.chunk][m] = end;
       if (step.is_last)
-        program_.add_row(problem_.after_seconds[as_index(step.device)] / unit_, infinity,
+        program_.add_row(problem_.after_seconds[as_index(step.device)] / unit_, unreachable,
                          {{step_, 1}, {end, -1}});
     });
   }
@@ -236,7 +237,7 @@ class Program {
   void add_bytes(int device) {
     const double room = static_cast<double>(problem_.room_bytes[as_index(device)]);
     const double unit = std::max(room, 1.0) / scale;
-    for (const Moment& moment : moments_of(problem_, device, walk_.neighbours())) {
+    for (const ProgramMoment& moment : moments_of(problem_, device, walk_.neighbours())) {
       std::vector<std::pair<int, double>> row;
       double most = 0;
       for (const auto& pass : moment.held) {
@@ -252,12 +253,12 @@ class Program {
         }
         most += largest;
       }
-      if (most > room) program_.add_row(-infinity, room / unit, std::move(row));
+      if (most > room) program_.add_row(-unreachable, room / unit, std::move(row));
     }
   }
 
   const RecomputationProblem& problem_;
-  Walk walk_;
+  StepWalk walk_;
   LinearProgram program_;
   double unit_ = 1;  // seconds
   int step_ = 0;
@@ -308,7 +309,7 @@ double recomputation_seconds(const RecomputationProblem& problem,
   std::vector<std::vector<double>> backward = forward;
   std::vector<double> now(as_index(problem.schedule.devices), 0);
   double last = 0;
-  Walk(problem.schedule).for_each([&](const Walk::Step& step) {
+  StepWalk(problem.schedule).for_each([&](const StepWalk::Step& step) {
     const auto m = as_index(step.operation.micro_batch);
     const bool forwards = step.operation.work == PipelineWork::Forward;
     double& clock = now[as_index(step.device)];
@@ -331,7 +332,7 @@ bool recomputation_fits(const RecomputationProblem& problem,
                         const std::vector<std::vector<int>>& options) {
   const PipelineNeighbours neighbours(problem.schedule);
   for (int device = 0; device < problem.schedule.devices; ++device) {
-    for (const Moment& moment : moments_of(problem, device, neighbours)) {
+    for (const ProgramMoment& moment : moments_of(problem, device, neighbours)) {
       std::int64_t bytes = 0;
       for (const auto& pass : moment.held) {
         const ChunkOption& option =
@@ -359,7 +360,7 @@ Recomputation solve_recomputation(const RecomputationProblem& problem, std::int6
     answer.seconds = recomputation_seconds(problem, answer.options);
     return answer;
   }
-  const Program program(problem);
+  const RecomputedProgram program(problem);
   LinearProgramOptions options;
   options.most_nodes = most_nodes;
   const LinearProgramAnswer solved = solve_linear_program(program.program(), options);

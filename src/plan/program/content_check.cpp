@@ -29,7 +29,7 @@ struct Gradient {
 };
 
 // A buffer of gradients may have several names: aliases.
-struct Held {
+struct HeldContent {
   int value = -1;  // of the micro-batch, where it is a value
   int node = -1;   // whose private slot, where it is one
   int slot = -1;
@@ -86,7 +86,7 @@ class ContentCheck {
     for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
       instruction_ = &program_.instructions[as_index(number_)];
       step();
-      for (const int freed : instruction_->frees) held_[as_index(freed)] = Held();
+      for (const int freed : instruction_->frees) held_[as_index(freed)] = HeldContent();
     }
     finish();
   }
@@ -159,7 +159,7 @@ class ContentCheck {
   void copy() {
     const int from = instruction_->arguments.inputs[0];
     const int to = instruction_->arguments.output;
-    held_[as_index(to)] = Held(held_[as_index(from)]);
+    held_[as_index(to)] = HeldContent(held_[as_index(from)]);
     updated_.erase(to);
     if (updated_.contains(from)) updated_.insert(to);
     if (updated_on_host_.contains(from)) change_shard(to);
@@ -173,7 +173,7 @@ class ContentCheck {
     const bool whole = program_.buckets[as_index(found->second)].shard.gathered < 0;
     says(whole || held_[as_index(arguments.inputs[0])].shard == found->second,
          name(arguments.inputs[0]) + " does not hold its shard of parameters");
-    if (arguments.output != arguments.inputs[0]) held_[as_index(arguments.output)] = Held();
+    if (arguments.output != arguments.inputs[0]) held_[as_index(arguments.output)] = HeldContent();
     held_[as_index(arguments.output)].bucket = found->second;
     updated_.erase(arguments.output);
   }
@@ -190,7 +190,7 @@ class ContentCheck {
     updated_on_host_.insert(instruction_->writes.begin(), instruction_->writes.end());
     for (const StandIn& one : instruction_->arguments.stand_ins) {
       if (std::find(reads.begin(), reads.end(), one.on_host) != reads.end()) continue;
-      held_[as_index(one.on_host)] = Held();
+      held_[as_index(one.on_host)] = HeldContent();
       held_[as_index(one.on_host)].lasting = homes_[as_index(one.buffer)];
     }
   }
@@ -198,20 +198,20 @@ class ContentCheck {
   void change_shard(int buffer) {
     const auto found = bucket_of_shard_.find(buffer);
     if (found == bucket_of_shard_.end()) return;
-    for (Held& held : held_) {
+    for (HeldContent& held : held_) {
       if (held.bucket == found->second) held.bucket = -1;
     }
     if (program_.buckets[as_index(found->second)].shard.gathered < 0) updated_.insert(buffer);
   }
 
   void make_value(int buffer, int value) {
-    Held& held = held_[as_index(buffer)] = Held();
+    HeldContent& held = held_[as_index(buffer)] = HeldContent();
     held.value = value;
     held.micro_batch = micro_batch();
   }
 
   void expect_value(int buffer, int value, const char* role) const {
-    const Held& held = held_[as_index(buffer)];
+    const HeldContent& held = held_[as_index(buffer)];
     says(held.value == value && held.micro_batch == micro_batch(),
          fmt::format("{} is not its {}, {} of micro-batch {}", name(buffer), role,
                      graph_.values[as_index(value)].name, micro_batch()));
@@ -264,7 +264,7 @@ class ContentCheck {
     expect_parameters(node);
     make_value(arguments.output, node.output);
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
-      Held& held = held_[as_index(arguments.record[slot])] = Held();
+      HeldContent& held = held_[as_index(arguments.record[slot])] = HeldContent();
       held.node = instruction_->node_index;
       held.slot = static_cast<int>(slot);
       held.option = arguments.keep_option;
@@ -293,7 +293,7 @@ class ContentCheck {
     if (arguments.pinned_output >= 0)
       expect_value(arguments.pinned_output, node.output, "pinned output");
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
-      const Held& held = held_[as_index(arguments.record[slot])];
+      const HeldContent& held = held_[as_index(arguments.record[slot])];
       says(held.node == n && held.slot == static_cast<int>(slot) &&
                held.option == arguments.keep_option && held.micro_batch == micro_batch(),
            name(arguments.record[slot]) + " is not its private slot");
@@ -308,7 +308,7 @@ class ContentCheck {
 
   // What is exchanged is neither a value nor a gradient until its pass is finished.
   void hand_to_collective(bool forward) {
-    Held& held = held_[as_index(instruction_->arguments.exchanged)] = Held();
+    HeldContent& held = held_[as_index(instruction_->arguments.exchanged)] = HeldContent();
     held.exchanged_by = instruction_->node_index;
     held.of_forward = forward;
     held.micro_batch = micro_batch();
@@ -332,9 +332,9 @@ class ContentCheck {
     hand_to_collective(false);
   }
 
-  const Held& expect_exchanged(bool came_back) const {
+  const HeldContent& expect_exchanged(bool came_back) const {
     const int buffer = instruction_->arguments.exchanged;
-    const Held& held = held_[as_index(buffer)];
+    const HeldContent& held = held_[as_index(buffer)];
     says(held.exchanged_by == instruction_->node_index && held.micro_batch == micro_batch() &&
              held.came_back == came_back,
          name(buffer) +
@@ -344,7 +344,7 @@ class ContentCheck {
 
   void exchange() {
     const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
-    const Held& held = expect_exchanged(false);
+    const HeldContent& held = expect_exchanged(false);
     const NodeCollective& declared =
         held.of_forward ? node.forward_collective : node.backward_collective;
     says(to_string(instruction_->operation) == declared.kind,
@@ -402,7 +402,7 @@ class ContentCheck {
     if (existing >= 0 && existing != buffer) forget_gradient(existing, gradient.value);
     says(gradient.contributions.insert({n, static_cast<int>(input)}).second,
          "contributes to a gradient twice");
-    Held& held = held_[as_index(buffer)];
+    HeldContent& held = held_[as_index(buffer)];
     switch (arguments.placements[input]) {
       case Placement::Alias:
         break;
@@ -410,7 +410,7 @@ class ContentCheck {
         says(held.gradients.size() == 1, name(buffer) + " is the gradient of something else, too");
         [[fallthrough]];
       default:
-        held = Held();
+        held = HeldContent();
     }
     held.micro_batch = micro_batch();
     held.gradients.push_back(std::move(gradient));
@@ -432,7 +432,7 @@ class ContentCheck {
     const int buffer = instruction_->arguments.output;
     if (!instruction_->arguments.gradient) return make_value(buffer, instruction_->arguments.value);
     const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
-    held_[as_index(buffer)] = Held();
+    held_[as_index(buffer)] = HeldContent();
     held_[as_index(buffer)].micro_batch = micro_batch();
     held_[as_index(buffer)].gradients = {
         {node.inputs[0], micro_batch(), {{instruction_->node_index, 0}}}};
@@ -458,7 +458,7 @@ class ContentCheck {
   int number_ = 0;
   const Instruction* instruction_ = nullptr;
   const std::vector<int> homes_;                          // by buffer
-  std::vector<Held> held_;                                // by buffer
+  std::vector<HeldContent> held_;                         // by buffer
   std::map<int, int> bucket_of_shard_;                    // by buffer
   std::map<int, std::pair<int, std::int64_t>> place_of_;  // by parameter in shards: bucket, offset
   std::map<int, Contributions> wanted_;                   // by value

@@ -26,7 +26,7 @@ struct Kernel {
   int meeting = -1;
 };
 
-struct Meeting {
+struct LaunchMeeting {
   int wanted = 0;
   int started = 0;
 };
@@ -119,7 +119,7 @@ class LaunchOrder {
   }
 
   bool is_complete(const Rank& rank, int kernel) const {
-    const Meeting& meeting = meetings_[as_index(rank.kernels[as_index(kernel)].meeting)];
+    const LaunchMeeting& meeting = meetings_[as_index(rank.kernels[as_index(kernel)].meeting)];
     return meeting.started == meeting.wanted;
   }
 
@@ -176,7 +176,7 @@ class LaunchOrder {
   std::set<int> numbers_;  // of the ranks that are there
   std::vector<Rank> ranks_;
   std::map<std::pair<Stream, int>, int> meeting_numbers_;  // by stream, and number in it
-  std::vector<Meeting> meetings_;
+  std::vector<LaunchMeeting> meetings_;
 };
 
 }  // namespace

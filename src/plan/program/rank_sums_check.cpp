@@ -97,7 +97,7 @@ class RankSumsCheck {
 };
 
 // Elements of a parameter: [first, last).
-using Span = std::pair<std::int64_t, std::int64_t>;
+using ElementSpan = std::pair<std::int64_t, std::int64_t>;
 
 struct PlaceOfParameter {
   int stage = 0;
@@ -111,8 +111,8 @@ struct Trained {
   std::int64_t elements = 0;
   bool in_shards = false;
   std::size_t data_ranks = 0;
-  std::vector<std::vector<Span>> of_rank;  // of data ranks that have some
-  std::vector<Span> counted;               // of all of them
+  std::vector<std::vector<ElementSpan>> of_rank;  // of data ranks that have some
+  std::vector<ElementSpan> counted;               // of all of them
 };
 
 // By parameter, as gradients are laid out on this rank.
@@ -145,7 +145,7 @@ std::set<int> summed_over_copies(const Program& program) {
 }
 
 // How many from the first element on, without a gap or an overlap; else -1.
-std::int64_t covered(std::vector<Span> spans) {
+std::int64_t covered(std::vector<ElementSpan> spans) {
   std::sort(spans.begin(), spans.end());
   std::int64_t next = 0;
   for (const auto& [first, last] : spans) {
@@ -178,9 +178,9 @@ void check_trained_together(const std::vector<Program>& programs) {
       ++one.data_ranks;
     }
     const std::set<int> over_copies = summed_over_copies(program);
-    std::map<int, std::vector<Span>> own;
+    std::map<int, std::vector<ElementSpan>> own;
     for (const Piece& piece : program.pieces) {
-      const Span span{piece.first, piece.first + piece.trained.elements};
+      const ElementSpan span{piece.first, piece.first + piece.trained.elements};
       own[piece.parameter].push_back(span);
       if (piece.counted)
         trained[{place.pipeline, place.tensor, piece.parameter}].counted.push_back(span);
@@ -194,7 +194,7 @@ void check_trained_together(const std::vector<Program>& programs) {
   for (const auto& [place, one] : trained) {
     const std::string what = fmt::format("parameter {} of stage {} on tensor rank {}",
                                          place.parameter, place.stage, place.tensor);
-    std::vector<Span> together;
+    std::vector<ElementSpan> together;
     for (const auto& spans : one.of_rank)
       together.insert(together.end(), spans.begin(), spans.end());
     const bool each_trains_all =

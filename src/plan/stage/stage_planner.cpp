@@ -165,7 +165,7 @@ bool is_searched(const std::vector<CommunicationShape>& shapes, std::size_t k) {
 
 class StageSearch {
  public:
-  StageSearch(const ModelGraph& graph, const StepShape& step, const StageWish& wish)
+  StageSearch(const ModelGraph& graph, const StepShape& step, const StageRequest& wish)
       : graph_(graph),
         wish_(wish),
         solvers_(find_solvers(wish.plan)),
@@ -255,7 +255,7 @@ class StageSearch {
   }
 
   const ModelGraph& graph_;
-  const StageWish& wish_;
+  const StageRequest& wish_;
   std::vector<const StageSolver*> solvers_;
   std::vector<CommunicationShape> shapes_;
   std::optional<StagePlan> best_;
@@ -279,7 +279,7 @@ void note_candidate(const StageCandidate& candidate, std::vector<StageCandidate>
   if (replaces) *known = candidate;
 }
 
-StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageRequest& wish) {
   const auto minimum_of = [&](const LeanPlans& lean) {
     const std::int64_t minimum = std::max(lean.bytes, wish.reserved_bytes);
     expect_budget(minimum, wish.budget_bytes, wish.plan);

@@ -36,7 +36,7 @@ struct StagePlan {
   double least_seconds = 0;
 };
 
-struct StageWish {
+struct StageRequest {
   std::int64_t budget_bytes = 0;
   std::string plan = "auto";        // or a name of plan_names()
   std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
@@ -49,7 +49,7 @@ struct StageWish {
 // Throws PlanError with the smallest budget where `wish` has less, and with the least that was
 // found where that is enough by what nodes declare and not by what the graph says; ConfigError
 // (memory.plan) for an unknown name. A function of its arguments only.
-StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish);
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageRequest& wish);
 
 // What memory.plan may be besides "auto", with a line of help each.
 std::vector<std::pair<std::string, std::string>> plan_names();

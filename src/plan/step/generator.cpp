@@ -5,12 +5,12 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "plan/step/divide_passes.hpp"
-#include "plan/step/gathers.hpp"
 #include "plan/step/launches.hpp"
 #include "plan/step/program_builder.hpp"
 #include "plan/step/rank_program.hpp"
 #include "plan/step/step_writer.hpp"
 #include "plan/step/trained_layout.hpp"
+#include "plan/step/zero3_gathers.hpp"
 
 namespace garonne::plan {
 

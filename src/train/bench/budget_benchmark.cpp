@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/median.hpp"
 #include "train/bench/made_up_run.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -17,11 +18,6 @@ namespace garonne::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Contender {
   BudgetRow row;

@@ -109,24 +109,25 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
     const exec::DeviceScope scope(*tier_);
     exec::gather_parameters(state_, run.axes().data());
   }
-  executor_ = std::make_unique<exec::Executor>(setup.model, program_,
-                                               exec::Machine{.device = &device.device(),
-                                                             .tier = tier_.get(),
-                                                             .staging = device.staging(),
-                                                             .captures = device.captures(),
-                                                             .step_numbers = device.step_numbers(),
-                                                             .host = below_.host_memory(),
-                                                             .disk = below_.disk.get(),
-                                                             .state = &state_,
-                                                             .products = &run.products(),
-                                                             .optimizer = run.optimizer(),
-                                                             .data = run.axes().data(),
-                                                             .tensor = run.axes().tensor(),
-                                                             .pipeline = run.axes().pipeline(),
-                                                             .tied = run.axes().tied(),
-                                                             .world = run.axes().world(),
-                                                             .session = &run.session(),
-                                                             .watch_gradient = {}});
+  executor_ =
+      std::make_unique<exec::Executor>(setup.model, program_,
+                                       exec::RankResources{.device = &device.device(),
+                                                           .tier = tier_.get(),
+                                                           .staging = device.staging(),
+                                                           .captures = device.captures(),
+                                                           .step_numbers = device.step_numbers(),
+                                                           .host = below_.host_memory(),
+                                                           .disk = below_.disk.get(),
+                                                           .state = &state_,
+                                                           .products = &run.products(),
+                                                           .optimizer = run.optimizer(),
+                                                           .data = run.axes().data(),
+                                                           .tensor = run.axes().tensor(),
+                                                           .pipeline = run.axes().pipeline(),
+                                                           .tied = run.axes().tied(),
+                                                           .world = run.axes().world(),
+                                                           .session = &run.session(),
+                                                           .watch_gradient = {}});
   if (device.kind() == DeviceKind::Cuda) executor_->use_graphs(graph_use(setup.config));
   batch_ = made_up_batch(setup);
 }

@@ -126,7 +126,7 @@ TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t en
 // What of the state is this rank's to write; `stored` outlives it.
 std::vector<RankTensor> rank_tensors(const std::vector<Stored>& stored, const nn::Model& model,
                                      const std::vector<StateSpec>& states,
-                                     const Together& together) {
+                                     const CollectivePhases& together) {
   const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
   const int replica = together.replicas == 0 ? together.rank : together.replica;
   std::vector<RankTensor> tensors;
@@ -147,7 +147,7 @@ std::vector<RankTensor> rank_tensors(const std::vector<Stored>& stored, const nn
 
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<StateSpec>& states, const exec::ModelState& state,
-                     Manifest manifest, const Together& together) {
+                     Manifest manifest, const CollectivePhases& together) {
   write_checkpoint(run_directory, std::move(manifest), together, [&](const std::string& partial) {
     const std::vector<Stored> stored = stored_tensors(model, states, state);
     return write_rank_tensors(partial, together.rank,
@@ -156,8 +156,8 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 }
 
 std::vector<RankTensor> copy_of_state(const nn::Model& model, const std::vector<StateSpec>& states,
-                                      const exec::ModelState& state, const Together& together,
-                                      std::span<std::byte> room) {
+                                      const exec::ModelState& state,
+                                      const CollectivePhases& together, std::span<std::byte> room) {
   const std::vector<Stored> stored = stored_tensors(model, states, state);
   return copy_rank_tensors(rank_tensors(stored, model, states, together), room);
 }

@@ -18,7 +18,7 @@
 namespace garonne::train {
 
 // The collective steps that saving needs; on one rank they do nothing.
-struct Together {
+struct CollectivePhases {
   int rank = 0;
   int ranks = 1;
   // Which of the ranks that hold the same boxes this one is, and how many they are; 0 = all ranks.
@@ -54,14 +54,14 @@ struct Together {
 // tensor where a value is not finite.
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<StateSpec>& states, const exec::ModelState& state,
-                     Manifest manifest, const Together& together);
+                     Manifest manifest, const CollectivePhases& together);
 
 struct RankTensor;
 // What save_checkpoint() writes on this rank, with its bytes in `room`: the state may change then.
 // InternalError where `room` is too small (train/plans/saving_plan.hpp); IoError from a disk.
 std::vector<RankTensor> copy_of_state(const nn::Model& model, const std::vector<StateSpec>& states,
-                                      const exec::ModelState& state, const Together& together,
-                                      std::span<std::byte> room);
+                                      const exec::ModelState& state,
+                                      const CollectivePhases& together, std::span<std::byte> room);
 
 // Fills `state` (made for this model and precision) from a checkpoint that has been verified,
 // whatever boxes it was written in.

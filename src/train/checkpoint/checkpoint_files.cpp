@@ -146,7 +146,7 @@ std::vector<RankTensor> copy_rank_tensors(const std::vector<RankTensor>& tensors
 }
 
 PartialCheckpoint::PartialCheckpoint(std::string run_directory, Manifest manifest,
-                                     Together together)
+                                     CollectivePhases together)
     : run_directory_(std::move(run_directory)),
       manifest_(std::move(manifest)),
       together_(std::move(together)),
@@ -194,7 +194,8 @@ void PartialCheckpoint::guarded(const std::function<void()>& work) const {
   }
 }
 
-void write_checkpoint(const std::string& run_directory, Manifest manifest, const Together& together,
+void write_checkpoint(const std::string& run_directory, Manifest manifest,
+                      const CollectivePhases& together,
                       const std::function<RankFile(const std::string& partial)>& write) {
   PartialCheckpoint checkpoint(run_directory, std::move(manifest), together);
   checkpoint.publish([&] { return write(checkpoint.folder()); });

@@ -54,7 +54,7 @@ std::vector<RankTensor> copy_rank_tensors(const std::vector<RankTensor>& tensors
 class PartialCheckpoint {
  public:
   // Makes the folder. IoError on all ranks. Collective over those of `together`.
-  PartialCheckpoint(std::string run_directory, Manifest manifest, Together together);
+  PartialCheckpoint(std::string run_directory, Manifest manifest, CollectivePhases together);
 
   const std::string& folder() const { return folder_; }
   std::int64_t step() const { return manifest_.step; }
@@ -70,13 +70,14 @@ class PartialCheckpoint {
 
   std::string run_directory_;
   Manifest manifest_;
-  Together together_;
+  CollectivePhases together_;
   std::string folder_;
 };
 
 // Has every rank write its file, and puts the whole into its place; errors are those of
 // save_checkpoint. Collective over the ranks of `together`.
-void write_checkpoint(const std::string& run_directory, Manifest manifest, const Together& together,
+void write_checkpoint(const std::string& run_directory, Manifest manifest,
+                      const CollectivePhases& together,
                       const std::function<RankFile(const std::string& partial)>& write);
 
 }  // namespace garonne::train

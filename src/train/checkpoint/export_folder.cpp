@@ -10,22 +10,19 @@
 #include "base/partial_file.hpp"
 
 namespace garonne::train {
-namespace {
 
 namespace fs = std::filesystem;
 
-std::string weights_path(const std::string& directory) {
+std::string exported_weights_path(const std::string& directory) {
   return (fs::path(directory) / "model.safetensors").string();
 }
-
-}  // namespace
 
 bool expect_export_folder(const std::string& directory, const std::vector<std::string>& files) {
   std::error_code error;
   if (!fs::exists(directory, error)) return false;
   if (!fs::is_directory(directory, error))
     throw ConfigError("--to", directory, "is a file; give a folder");
-  const std::string weights = weights_path(directory);
+  const std::string weights = exported_weights_path(directory);
   if (fs::exists(weights, error)) {
     expect_output("--to", weights,
                   text_output("an export of Garonne", "\"written_by\":\"garonne\""));
@@ -43,7 +40,7 @@ bool expect_export_folder(const std::string& directory, const std::vector<std::s
 }
 
 void write_exported(const std::string& directory, const std::vector<TensorSource>& tensors) {
-  PartialFile partial(weights_path(directory));
+  PartialFile partial(exported_weights_path(directory));
   write_safetensors(partial.path(), tensors, {{"format", "pt"}, {"written_by", "garonne"}});
   partial.publish();
 }

@@ -8,6 +8,9 @@
 
 namespace garonne::train {
 
+// Of the weights in an export, in whatever format it is.
+std::string exported_weights_path(const std::string& directory);
+
 // Whether an earlier export of Garonne is there. Throws ConfigError (--to) where the folder has one
 // of these files, or a model.safetensors, and no export of Garonne wrote that.
 bool expect_export_folder(const std::string& directory, const std::vector<std::string>& files);

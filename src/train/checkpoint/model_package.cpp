@@ -72,9 +72,6 @@ const ModelPackage& model_package(const std::string& name) {
   throw InternalError("no package " + name);
 }
 
-std::string weights_path(const std::string& directory) {
-  return directory + "/model.safetensors";
-}
 std::string config_path(const std::string& directory) {
   return directory + "/config.json";
 }
@@ -249,7 +246,7 @@ void import_from_package(const std::string& name, const RunConfig::Model& keys,
                          const std::string& directory, const nn::Model& model,
                          const exec::ModelState& state) {
   const ModelPackage& package = model_package(name);
-  const std::string path = weights_path(directory);
+  const std::string path = exported_weights_path(directory);
   const SafetensorsFile file(path);
   std::map<std::string, const TensorEntry*> unused;
   for (const TensorEntry& entry : file.tensors()) unused[entry.name] = &entry;

@@ -97,7 +97,7 @@ std::string reshard_checkpoint(const std::string& source, const Manifest& manife
   };
   const ShardReader reader(source, manifest);
   std::vector<std::string> listings;
-  Together together;
+  CollectivePhases together;
   together.gather = [&](const std::string&) { return listings; };
   Manifest resharded = manifest;
   resharded.files.clear();

@@ -24,22 +24,22 @@
 
 namespace garonne::train {
 
-exec::Machine TrainedModel::machine() {
-  exec::Machine machine;
-  machine.device = &device->device();
-  machine.tier = tier.get();
-  machine.staging = device->staging();
-  machine.state = &state;
-  machine.products = &products;
-  machine.optimizer = optimizer.get();
+exec::RankResources TrainedModel::resources() {
+  exec::RankResources resources;
+  resources.device = &device->device();
+  resources.tier = tier.get();
+  resources.staging = device->staging();
+  resources.state = &state;
+  resources.products = &products;
+  resources.optimizer = optimizer.get();
   if (axes) {
-    machine.data = axes->data();
-    machine.tensor = axes->tensor();
-    machine.pipeline = axes->pipeline();
-    machine.tied = axes->tied();
-    machine.world = axes->world();
+    resources.data = axes->data();
+    resources.tensor = axes->tensor();
+    resources.pipeline = axes->pipeline();
+    resources.tied = axes->tied();
+    resources.world = axes->world();
   }
-  return machine;
+  return resources;
 }
 
 namespace {

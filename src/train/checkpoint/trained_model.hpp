@@ -37,7 +37,7 @@ struct TrainedModel {
   std::unique_ptr<RunDevice> device;  // its lanes use the others
   std::unique_ptr<Axes> axes;         // of a grid; last: transports of a GPU's buffers use it
 
-  exec::Machine machine();
+  exec::RankResources resources();
 };
 
 // Step -1 = the newest checkpoint that verifies; 0 = what the run began

@@ -13,7 +13,7 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 }
 
 std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
-                                      const exec::Machine& machine, const Workload& workload,
+                                      const exec::RankResources& resources, const Workload& workload,
                                       const std::shared_ptr<data::Reader>& reader,
                                       const ValidationBatches& batches, dist::Session& session,
                                       std::int64_t& peak_bytes) {
@@ -41,7 +41,7 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
                                      .micro_batches = {0},
                                      .rows = setup.model.rows,
                                      .values = loaded_names(program, setup.model.graph)});
-  exec::Executor executor(setup.model, program, machine);
+  exec::Executor executor(setup.model, program, resources);
   exec::StepInputs inputs;
   inputs.training = false;
   // The others wait for this rank at exchanges until all know.
@@ -75,13 +75,13 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
 }
 
 double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::Machine& machine, const Workload& workload,
+                       const exec::RankResources& resources, const Workload& workload,
                        const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
                        dist::Session& session, std::int64_t& peak_bytes) {
   const ValidationBatches batches(workload.validation_sources(), micro_batches,
                                   setup.config.train.micro_batch);
   return batches.weighted(
-      validation_losses(setup, program, machine, workload, reader, batches, session, peak_bytes));
+      validation_losses(setup, program, resources, workload, reader, batches, session, peak_bytes));
 }
 
 }  // namespace garonne::train

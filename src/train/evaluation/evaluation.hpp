@@ -22,14 +22,14 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 // Throws AgreedError where a rank cannot read its samples. Collective over all ranks. `peak_bytes`
 // is raised to the peak of this rank.
 std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
-                                      const exec::Machine& machine, const Workload& workload,
+                                      const exec::RankResources& resources, const Workload& workload,
                                       const std::shared_ptr<data::Reader>& reader,
                                       const ValidationBatches& batches, dist::Session& session,
                                       std::int64_t& peak_bytes);
 
 // Their mean by the weights of the sources, over about `micro_batches` (ValidationBatches).
 double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::Machine& machine, const Workload& workload,
+                       const exec::RankResources& resources, const Workload& workload,
                        const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
                        dist::Session& session, std::int64_t& peak_bytes);
 

@@ -15,6 +15,7 @@
 #include "train/evaluation/field_predictor.hpp"
 #include "train/evaluation/initial_noise.hpp"
 #include "train/evaluation/missing_values.hpp"
+#include "train/evaluation/option_check.hpp"
 #include "train/evaluation/power_spectrum.hpp"
 #include "train/evaluation/skill.hpp"
 
@@ -23,10 +24,6 @@ namespace {
 
 constexpr std::int64_t usual_lead_steps = 20;
 constexpr std::size_t most_spectra = 4;
-
-void require_positive(const char* key, std::int64_t value) {
-  if (value < 1) throw ConfigError(key, fmt::format("{}", value), "must be at least 1");
-}
 
 // Leads from the first to the last, about evenly apart.
 std::vector<std::int64_t> spread_leads(std::int64_t leads, std::size_t most) {

@@ -21,13 +21,10 @@
 #include "train/evaluation/field_predictor.hpp"
 #include "train/evaluation/initial_noise.hpp"
 #include "train/evaluation/missing_values.hpp"
+#include "train/evaluation/option_check.hpp"
 
 namespace garonne::train {
 namespace {
-
-void require_positive(const char* key, std::int64_t value) {
-  if (value < 1) throw ConfigError(key, fmt::format("{}", value), "must be at least 1");
-}
 
 // A whole number, if the text is one and nothing else.
 std::optional<std::int64_t> whole_number(const std::string& text) {

@@ -29,7 +29,7 @@ FieldPredictor::FieldPredictor(TrainedModel& trained, const FieldWorkload& workl
   if (prediction_.peak_bytes > trained.budget_bytes) {
     throw PlanError(prediction_.peak_bytes, trained.budget_bytes, "that is for a forecast");
   }
-  machine_ = trained.machine();
+  resources_ = trained.resources();
 }
 
 plan::Program FieldPredictor::forward_program(const TrainedModel& trained) const {
@@ -39,7 +39,7 @@ plan::Program FieldPredictor::forward_program(const TrainedModel& trained) const
 }
 
 void FieldPredictor::predict(std::vector<float> input, std::span<float> prediction) {
-  if (!executor_) executor_.emplace(model_, program_, machine_);
+  if (!executor_) executor_.emplace(model_, program_, resources_);
   statistics_.inputs.normalise(0, points_, input);
   exec::StepInputs inputs;
   inputs.training = false;

@@ -39,7 +39,7 @@ class FieldPredictor {
   nn::Model model_;
   plan::Program program_;
   plan::Prediction prediction_;
-  exec::Machine machine_;
+  exec::RankResources resources_;
   std::optional<exec::Executor> executor_;  // of members: made where they stay
   std::int64_t peak_bytes_ = 0;
 };

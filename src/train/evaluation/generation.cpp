@@ -149,7 +149,7 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
 }
 
 Generated generate(const Setup& setup, const Generation& generation,
-                   const data::Tokenizer* tokenizer, const exec::Machine& machine,
+                   const data::Tokenizer* tokenizer, const exec::RankResources& resources,
                    std::int64_t budget_bytes, dist::Session& session,
                    const std::function<void(const std::string&)>& say) {
   const auto start = std::chrono::steady_clock::now();
@@ -157,7 +157,7 @@ Generated generate(const Setup& setup, const Generation& generation,
   std::vector<std::uint32_t> prompt;
   session.agree([&] { prompt = prompt_of(setup, generation, tokenizer); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
-  TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
+  TextPasses passes(setup, resources, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
   // The table of a rank may have padding behind.

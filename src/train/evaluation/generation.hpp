@@ -51,7 +51,7 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
 // these, or that is to begin where nothing begins one, PlanError where the passes do not fit the
 // budget. Collective over all ranks, which have the same prompt.
 Generated generate(const Setup& setup, const Generation& generation,
-                   const data::Tokenizer* tokenizer, const exec::Machine& machine,
+                   const data::Tokenizer* tokenizer, const exec::RankResources& resources,
                    std::int64_t budget_bytes, dist::Session& session,
                    const std::function<void(const std::string&)>& say);
 

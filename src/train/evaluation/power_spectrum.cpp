@@ -16,7 +16,7 @@ namespace garonne::train {
 namespace {
 
 constexpr double earth_radius = 6371e3;  // metres
-constexpr double radians = std::numbers::pi / 180;
+constexpr double radians_per_degree = std::numbers::pi / 180;
 
 std::int64_t count_of(const std::vector<std::int64_t>& points) {
   return std::accumulate(points.begin(), points.end(), std::int64_t{1}, std::multiplies<>());
@@ -50,8 +50,9 @@ PowerSpectrum::PowerSpectrum(const data::FieldDatasetInfo& info, const Weighting
       const double spacing = closed_ || longitudes.size() < 2
                                  ? 360.0 / static_cast<double>(columns_)
                                  : std::abs(longitudes[1] - longitudes[0]);
-      length = earth_radius * std::max(0.0, std::cos(info.coordinates[0][place] * radians)) *
-               spacing * radians * static_cast<double>(columns_);
+      length = earth_radius *
+               std::max(0.0, std::cos(info.coordinates[0][place] * radians_per_degree)) * spacing *
+               radians_per_degree * static_cast<double>(columns_);
     }
     row_factor_.push_back(weight * length / static_cast<double>(rows));
   }

@@ -49,9 +49,10 @@ struct TextPasses::Pass {
   std::unique_ptr<exec::Executor> executor;
 };
 
-TextPasses::TextPasses(const Setup& setup, const exec::Machine& machine, std::int64_t budget_bytes,
-                       std::int64_t prompt, std::int64_t longest, dist::Session& session)
-    : setup_(setup), machine_(machine), budget_bytes_(budget_bytes), rank_(session.rank()) {
+TextPasses::TextPasses(const Setup& setup, const exec::RankResources& resources,
+                       std::int64_t budget_bytes, std::int64_t prompt, std::int64_t longest,
+                       dist::Session& session)
+    : setup_(setup), resources_(resources), budget_bytes_(budget_bytes), rank_(session.rank()) {
   const std::int64_t window = setup.config.model.sequence;
   expect(prompt >= 1 && longest >= prompt, "a text begins with its prompt");
   std::string why;
@@ -67,7 +68,7 @@ TextPasses::TextPasses(const Setup& setup, const exec::Machine& machine, std::in
   if (!next_) plan_whole(longest, session);
   for (Pass* const pass : {whole_.get(), prompt_.get(), next_.get()}) {
     if (pass == nullptr) continue;
-    pass->executor = std::make_unique<exec::Executor>(pass->setup.model, pass->program, machine_);
+    pass->executor = std::make_unique<exec::Executor>(pass->setup.model, pass->program, resources_);
   }
   if (!next_) {
     description_ = "each token is a pass over the whole text: " + why;
@@ -127,8 +128,8 @@ void TextPasses::plan_whole(std::int64_t longest, dist::Session& session) {
 }
 
 void TextPasses::make_kept() {
-  const exec::DeviceScope scope(*machine_.tier);
-  exec::BufferStore& buffers = machine_.state->buffers;
+  const exec::DeviceScope scope(*resources_.tier);
+  exec::BufferStore& buffers = resources_.state->buffers;
   for (const std::string& name : kept_here_) {
     nn::Decoding::Kept& kept = decoding_->kept.at(name);
     const std::string buffer = plan::workspace_buffer(kept_name(name));

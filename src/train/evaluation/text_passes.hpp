@@ -25,7 +25,7 @@ class TextPasses {
   // token. Keys and values are kept where that saves passes and fits the budget on all ranks. The
   // machine outlives this. Throws PlanError, agreed, where not even whole passes fit. Collective
   // over all ranks.
-  TextPasses(const Setup& setup, const exec::Machine& machine, std::int64_t budget_bytes,
+  TextPasses(const Setup& setup, const exec::RankResources& resources, std::int64_t budget_bytes,
              std::int64_t prompt, std::int64_t longest, dist::Session& session);
   ~TextPasses();
   TextPasses(const TextPasses&) = delete;
@@ -56,7 +56,7 @@ class TextPasses {
                           std::size_t position);
 
   const Setup& setup_;
-  exec::Machine machine_;
+  exec::RankResources resources_;
   std::int64_t budget_bytes_;
   int rank_;
   std::shared_ptr<nn::Decoding> decoding_ = std::make_shared<nn::Decoding>();

@@ -23,7 +23,7 @@ BudgetCurve budget_curve(const Setup& setup, int points,
   const auto plan_at = [&](std::int64_t budget_bytes) {
     const GridPlan plan = plan_grid(whole, budget_bytes);
     least = plan.minimum_budget_bytes;
-    const StagePlan& largest = plan.stages[plan.largest];
+    const PlannedStage& largest = plan.stages[plan.largest];
     reserved = largest.choice.reserved_bytes;
     // What policies make of one stage says nothing about the seconds of a step of all.
     if (plan.stages.size() == 1) {

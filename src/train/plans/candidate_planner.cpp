@@ -41,7 +41,7 @@ bool is_as_declared(const Setup& whole, int stage, const Setup& setup) {
                             {}, &plan::NodeSpec::name, &plan::NodeSpec::name);
 }
 
-plan::GridPins pins_of(const GridSearchWish& wish) {
+plan::GridPins pins_of(const GridSearchRequest& wish) {
   const RunConfig& config = wish.config;
   plan::GridPins pins;
   const auto pin = [&](const char* key, auto& pinned, const auto& value) {
@@ -110,7 +110,7 @@ plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& cand
   const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
   programs_.clear();
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
-    const StagePlan& planned = grid.stages[stage];
+    const PlannedStage& planned = grid.stages[stage];
     programs_.push_back(program_of_rank(planned.setup, planned.choice.program,
                                         whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
@@ -194,7 +194,7 @@ bool may_leave_device(const Setup& setup) {
   return names_plan(setup) && !setup.below.empty();
 }
 
-Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
+Setup setup_of_model(const GridSearchRequest& wish, int tensor, bool sequence_parallel,
                      std::int64_t micro_batch) {
   plan::GridCandidate candidate;
   candidate.shape = {1, 1, tensor};
@@ -209,14 +209,14 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
   return setup;
 }
 
-plan::BlocksOf blocks_of(const GridSearchWish& wish) {
+plan::BlocksOf blocks_of(const GridSearchRequest& wish) {
   return [&wish](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
     const Setup setup = setup_of_model(wish, tensor, sequence_parallel, micro_batch);
     return plan::block_costs(setup.model.graph);
   };
 }
 
-plan::GridLimits limits_of(const GridSearchWish& wish, const Setup& model) {
+plan::GridLimits limits_of(const GridSearchRequest& wish, const Setup& model) {
   plan::GridLimits limits;
   limits.ranks = wish.ranks;
   limits.global_batch = wish.config.train.global_batch;

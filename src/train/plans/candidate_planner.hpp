@@ -17,7 +17,7 @@ namespace garonne::train {
 // One candidate after the other: Programs of all stages, replayed together. `wish` outlives it.
 class CandidatePlanner {
  public:
-  explicit CandidatePlanner(const GridSearchWish& wish) : wish_(wish) {}
+  explicit CandidatePlanner(const GridSearchRequest& wish) : wish_(wish) {}
 
   // Whether all seconds of nodes of the candidate before were measured.
   bool measured() const { return measured_; }
@@ -36,7 +36,7 @@ class CandidatePlanner {
   static void check_evaluation(const Setup& setup, std::int64_t budget_bytes);
   void replay(const plan::GridLinks& links, plan::GridOutcome& outcome);
 
-  const GridSearchWish& wish_;
+  const GridSearchRequest& wish_;
   std::map<std::string, int> known_;  // by kind of stage: the index of its family
   std::mutex mutex_;
   std::vector<plan::Program> programs_;  // by stage
@@ -51,11 +51,11 @@ bool names_plan(const Setup& setup);
 bool may_leave_device(const Setup& setup);
 
 // Of the model alone, on one data rank and in one stage. Throws ConfigError.
-Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
+Setup setup_of_model(const GridSearchRequest& wish, int tensor, bool sequence_parallel,
                      std::int64_t micro_batch);
 // Costs of its blocks; `wish` outlives it.
-plan::BlocksOf blocks_of(const GridSearchWish& wish);
+plan::BlocksOf blocks_of(const GridSearchRequest& wish);
 // `model`: setup_of_model on one rank.
-plan::GridLimits limits_of(const GridSearchWish& wish, const Setup& model);
+plan::GridLimits limits_of(const GridSearchRequest& wish, const Setup& model);
 
 }  // namespace garonne::train

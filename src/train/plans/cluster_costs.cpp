@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "base/precision.hpp"
+#include "device/cuda_budget.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 
@@ -15,6 +18,23 @@ namespace {
 int parts_of(const plan::PipelineSchedule& schedule) {
   return static_cast<int>(
       plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks).front().size());
+}
+
+// What is given is within it, too. Processors of a node share its memory: where ranks are fewer,
+// each may have more.
+void check_budget(std::int64_t budget, const plan::Cluster& cluster) {
+  const bool shared = !cluster.device.is_gpu();
+  const std::int64_t most =
+      (cluster.memory_bytes - cluster.reserved_bytes) * (shared ? cluster.devices_per_node : 1);
+  if (budget <= most) return;
+  throw ConfigError(
+      "memory.budget", format_bytes(budget),
+      fmt::format("is more than a {} of {} has for it: {}, {}device.memory{}",
+                  shared ? "node" : "device", cluster.name, format_bytes(most),
+                  shared ? fmt::format("{} times ", cluster.devices_per_node) : "",
+                  cluster.reserved_bytes > 0 ? fmt::format(" less the {} of device.reserved",
+                                                           format_bytes(cluster.reserved_bytes))
+                                             : ""));
 }
 
 }  // namespace
@@ -114,6 +134,15 @@ void set_links(const plan::GridLinks& links, int stage, Setup& setup) {
   for (const int rank : setup.step.pipeline.tied_group)
     tied.push_back(setup.grid.coordinates_of(rank).pipeline);
   setup.step.links = links.of_stage(stage, tied);
+}
+
+std::int64_t budget_on_cluster(const RunConfig& config, const plan::Cluster& cluster) {
+  if (config.memory.budget != RunConfig::automatic_budget) {
+    check_budget(config.memory.budget, cluster);
+    return config.memory.budget;
+  }
+  if (!cluster.device.is_gpu()) return cluster.memory_bytes;
+  return device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
 }
 
 }  // namespace garonne::train

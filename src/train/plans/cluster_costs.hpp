@@ -27,6 +27,10 @@ std::string note_of_processor(const RunConfig& config, const plan::Cluster& clus
 // The figures of the cluster's seconds, for people.
 std::string source_of(const plan::Cluster& cluster);
 
+// memory.budget of a rank that has a device of the cluster for itself: what is given, or what a run
+// takes there for "auto". Throws ConfigError where more is given than the cluster has for it.
+std::int64_t budget_on_cluster(const RunConfig& config, const plan::Cluster& cluster);
+
 // Puts the cluster's rates into the nodes and the step, measured costs over them where `costs` has
 // them, and the links of rank 0's groups into what communicates. True when all nodes were measured.
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);

@@ -33,7 +33,7 @@ std::string path_of(const std::string& directory, const Setup& whole, int stage)
   return fmt::format("{}/rank_{}.json", directory, whole.grid.rank_of({0, stage, 0}));
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void refuse_program(const std::string& path, const std::string& reason) {
   throw ConfigError("--run-program", path,
                     reason +
                         "; `garonne plan` with this run file and --program writes Programs "
@@ -49,20 +49,21 @@ GivenStage read_stage(const std::string& directory, const Setup& whole, int stag
     if (plan::model_hash(setup.model.graph) == program.model)
       return {std::move(setup), std::move(program)};
   }
-  refuse(path, whole.config.grid.pipeline == 1
-                   ? "is of another model, micro-batch or precision"
-                   : "is of another model, micro-batch or precision, or of a pipeline that is cut "
-                     "at other places");
+  refuse_program(
+      path, whole.config.grid.pipeline == 1
+                ? "is of another model, micro-batch or precision"
+                : "is of another model, micro-batch or precision, or of a pipeline that is cut "
+                  "at other places");
 }
 
 void expect_granularity(const std::string& path, const GivenStage& stage) {
   const std::int64_t counted = stage.program.tier(Tier::Device).granularity;
   const std::int64_t wanted = stage.setup.step.granularity;
   if (counted == wanted) return;
-  refuse(path,
-         fmt::format("counts memory in multiples of {} bytes where the device of this run has "
-                     "{}",
-                     counted, wanted));
+  refuse_program(
+      path, fmt::format("counts memory in multiples of {} bytes where the device of this run has "
+                        "{}",
+                        counted, wanted));
 }
 
 void expect_states(const std::string& path, const GivenStage& stage) {
@@ -74,8 +75,8 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   const plan::ModelGraph& graph = stage.setup.model.graph;
   for (const plan::Piece& piece : program.pieces) {
     if (piece.states.size() != states.size()) {
-      refuse(path, fmt::format("has {} states of the optimizer where {} has {}",
-                               piece.states.size(), optimizer, states.size()));
+      refuse_program(path, fmt::format("has {} states of the optimizer where {} has {}",
+                                       piece.states.size(), optimizer, states.size()));
     }
     const MatrixSides sides =
         graph.parameters.at(static_cast<std::size_t>(piece.parameter)).sides();
@@ -84,11 +85,11 @@ void expect_states(const std::string& path, const GivenStage& stage) {
     for (const plan::Range& sums : piece.sums) has += sums.elements;
     for (const TensorSums& sums : tensor_sums) takes += sums.count(sides);
     if (has != takes || piece.sums.size() != tensor_sums.size()) {
-      refuse(path, fmt::format("sums {} numbers of a parameter where {} takes {}", has, optimizer,
-                               takes));
+      refuse_program(path, fmt::format("sums {} numbers of a parameter where {} takes {}", has,
+                                       optimizer, takes));
     }
     if ((piece.compute_copy.buffer >= 0) != (wanted.master > 0))
-      refuse(path, "is of another train.precision");
+      refuse_program(path, "is of another train.precision");
   }
   const auto bytes_of = [&](plan::BufferKind kind) -> std::int64_t {
     switch (kind) {
@@ -105,7 +106,8 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   };
   for (const plan::Buffer& buffer : program.buffers) {
     const std::int64_t bytes = bytes_of(buffer.kind);
-    if (bytes > 0 && buffer.element_bytes != bytes) refuse(path, "is of another train.precision");
+    if (bytes > 0 && buffer.element_bytes != bytes)
+      refuse_program(path, "is of another train.precision");
   }
   for (const plan::Piece& piece : program.pieces) {
     for (std::size_t k = 0; k < states.size(); ++k) {
@@ -113,7 +115,7 @@ void expect_states(const std::string& path, const GivenStage& stage) {
       if (plan::blocks_of(program, k) == states[k].blocks &&
           program.buffers.at(id).element_bytes == states[k].element_bytes(wanted.state))
         continue;
-      refuse(path, fmt::format("has another {} than {}", states[k].name, optimizer));
+      refuse_program(path, fmt::format("has another {} than {}", states[k].name, optimizer));
     }
   }
 }
@@ -125,22 +127,24 @@ void expect_tiers(const std::string& path, const GivenStage& stage) {
   const auto& tiers = stage.setup.below.tiers;
   for (const plan::Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::Device || tiers.contains(buffer.tier)) continue;
-    refuse(path,
-           fmt::format("has {} on the tier {}, and this run has {}", buffer.name,
-                       to_string(buffer.tier),
-                       buffer.tier == Tier::Disk ? "no memory.disk" : "no memory.host_budget"));
+    refuse_program(
+        path, fmt::format("has {} on the tier {}, and this run has {}", buffer.name,
+                          to_string(buffer.tier),
+                          buffer.tier == Tier::Disk ? "no memory.disk" : "no memory.host_budget"));
   }
   for (const auto& [tier, below] : tiers) {
     const std::int64_t peak = plan::replay(program).of(tier).peak_bytes;
     if (peak > 0 && program.tier(tier).granularity != below.granularity) {
-      refuse(path, fmt::format("counts the tier {} in multiples of {} bytes where this run has {}",
-                               to_string(tier), program.tier(tier).granularity, below.granularity));
+      refuse_program(
+          path, fmt::format("counts the tier {} in multiples of {} bytes where this run has {}",
+                            to_string(tier), program.tier(tier).granularity, below.granularity));
     }
     if (peak > below.budget_bytes) {
-      refuse(path, fmt::format("has a peak of {} B ({}) on the tier {} where the run may take {} B "
-                               "({})",
-                               peak, format_bytes(peak), to_string(tier), below.budget_bytes,
-                               format_bytes(below.budget_bytes)));
+      refuse_program(
+          path, fmt::format("has a peak of {} B ({}) on the tier {} where the run may take {} B "
+                            "({})",
+                            peak, format_bytes(peak), to_string(tier), below.budget_bytes,
+                            format_bytes(below.budget_bytes)));
     }
   }
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -151,8 +155,9 @@ void expect_tiers(const std::string& path, const GivenStage& stage) {
     if (lane == Lane::Compute || (instruction.channel && instruction.after.empty() &&
                                   (lane == Lane::Collective || lane == Lane::Message)))
       continue;
-    refuse(path, fmt::format("has instruction {}, {}, on the lane {}, and runs have no such work",
-                             i, plan::describe(instruction), to_string(lane)));
+    refuse_program(
+        path, fmt::format("has instruction {}, {}, on the lane {}, and runs have no such work", i,
+                          plan::describe(instruction), to_string(lane)));
   }
 }
 
@@ -165,10 +170,11 @@ void expect_wire(const std::string& path, const plan::Instruction& instruction,
       instruction.channel->group == plan::GroupAxis::World ||
       instruction.channel->wire == step.gradient_wire)
     return;
-  refuse(path, fmt::format("has sums of gradients that travel in {} where grid.gradient_wire is "
-                           "\"{}\"",
-                           instruction.channel->wire ? "bfloat16" : "float32",
-                           step.gradient_wire ? "compute" : "float32"));
+  refuse_program(path,
+                 fmt::format("has sums of gradients that travel in {} where grid.gradient_wire is "
+                             "\"{}\"",
+                             instruction.channel->wire ? "bfloat16" : "float32",
+                             step.gradient_wire ? "compute" : "float32"));
 }
 
 // What does not depend on the others.
@@ -176,21 +182,24 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   const plan::Program& program = stage.program;
   const plan::StepShape& step = stage.setup.step;
   if (program.micro_batches != step.micro_batches) {
-    refuse(path, fmt::format("has {} micro-batches where train.global_batch and the grid make {}",
-                             program.micro_batches, step.micro_batches));
+    refuse_program(path,
+                   fmt::format("has {} micro-batches where train.global_batch and the grid make {}",
+                               program.micro_batches, step.micro_batches));
   }
   const std::int64_t peak = plan::replay(program).peak_bytes;
   plan::prove(program, stage.setup.model.graph);
-  if (const std::string fault = fault_of_loads(program); !fault.empty()) refuse(path, fault);
+  if (const std::string fault = fault_of_loads(program); !fault.empty())
+    refuse_program(path, fault);
   expect_granularity(path, stage);
   expect_states(path, stage);
   expect_tiers(path, stage);
   const std::int64_t reserved =
       room_for_plan(stage.setup, stage.setup.model.graph, step, budget_bytes).reserved_bytes;
   if (peak + reserved > budget_bytes) {
-    refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({}){}", peak,
-                             format_bytes(peak), budget_bytes, format_bytes(budget_bytes),
-                             reserved == 0 ? "" : ", and " + detail_of_copy(reserved)));
+    refuse_program(path,
+                   fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({}){}", peak,
+                               format_bytes(peak), budget_bytes, format_bytes(budget_bytes),
+                               reserved == 0 ? "" : ", and " + detail_of_copy(reserved)));
   }
   // Programs of one rank would never be heard of by the others.
   std::map<plan::GroupAxis, std::size_t> members;
@@ -208,12 +217,12 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   for (const auto& [group, size] : wanted) {
     const auto found = members.find(group);
     if (found != members.end() && static_cast<int>(found->second) != size) {
-      refuse(path, fmt::format("is of another grid: its {} group has {} ranks, not {}",
-                               to_string(group), found->second, size));
+      refuse_program(path, fmt::format("is of another grid: its {} group has {} ranks, not {}",
+                                       to_string(group), found->second, size));
     }
   }
   if (shape.data > 1 && !members.contains(plan::GroupAxis::Data))
-    refuse(path, "is of a grid with grid.data = 1");
+    refuse_program(path, "is of a grid with grid.data = 1");
   plan::check_rank_sums(program, shape);
 }
 
@@ -231,7 +240,7 @@ void expect_all_trained(const std::string& path, const GivenStage& stage) {
   }
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (trained[p] != parameters[p].elements)
-      refuse(path, fmt::format("does not train all of {}", parameters[p].name));
+      refuse_program(path, fmt::format("does not train all of {}", parameters[p].name));
   }
 }
 
@@ -241,7 +250,7 @@ void refuse_illegal(const std::string& path, const Work& work) {
   try {
     work();
   } catch (const plan::ReplayError& error) {
-    refuse(path, error.what());
+    refuse_program(path, error.what());
   }
 }
 

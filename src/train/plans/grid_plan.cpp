@@ -47,12 +47,12 @@ std::optional<Choice> choose_or_not(const Setup& setup, const StageFloor& floor,
 }
 
 // None where some stage does not fit.
-std::optional<std::vector<StagePlan>> plan_stages(std::vector<Setup> stages,
-                                                  const std::vector<StageFloor>& floors,
-                                                  std::int64_t budget_bytes, Cut cut) {
-  std::vector<StagePlan> plans;
+std::optional<std::vector<PlannedStage>> plan_stages(std::vector<Setup> stages,
+                                                     const std::vector<StageFloor>& floors,
+                                                     std::int64_t budget_bytes, Cut cut) {
+  std::vector<PlannedStage> plans;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    StagePlan planned;
+    PlannedStage planned;
     planned.setup = std::move(stages[stage]);
     auto choice = choose_or_not(planned.setup, floors[stage], budget_bytes, Effort::All, cut);
     if (!choice) return std::nullopt;
@@ -131,7 +131,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
       least = std::max(least, bytes);
     }
   }
-  std::optional<std::vector<StagePlan>> plans;
+  std::optional<std::vector<PlannedStage>> plans;
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
     grid.cut_as_declared = cut == Cut::AsDeclared;
     auto stages = stages_of(whole, cut, links ? &*links : nullptr);
@@ -141,13 +141,13 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   grid.stages = std::move(*plans);
   std::vector<plan::Program> programs;
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
-    const StagePlan& planned = grid.stages[stage];
+    const PlannedStage& planned = grid.stages[stage];
     programs.push_back(program_of_rank(planned.setup, planned.choice.program,
                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
   const StepPartsOfStages parts(programs, links ? &*links : nullptr);
   for (std::size_t stage = 0; stage < programs.size(); ++stage) {
-    const StagePlan& planned = grid.stages[stage];
+    const PlannedStage& planned = grid.stages[stage];
     const GridShape& shape = whole.grid.shape();
     plan::prove(programs[stage], planned.setup.model.graph);
     plan::check_rank_sums(programs[stage], shape);

@@ -20,14 +20,14 @@ constexpr const char* cut_as_declared_note =
     "note: stages of equal seconds do not fit the budget; the model is cut by declared "
     "operations\n";
 
-struct StagePlan {
+struct PlannedStage {
   Setup setup;
   Choice choice;
   plan::Prediction prediction;  // seconds: until this stage is done, among the others
 };
 
 struct GridPlan {
-  std::vector<StagePlan> stages;
+  std::vector<PlannedStage> stages;
   double seconds = 0;  // of a step
   StepParts parts;     // of it
   // Of the stage that is done last: what its host takes to issue all instructions, and for how much

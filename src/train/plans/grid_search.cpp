@@ -40,7 +40,7 @@ constexpr Rate rates[] = {
 
 // For who estimates candidates. What goes below the device leaves bytes there, and what is updated
 // there takes the device no time.
-plan::GridEstimator estimator_of(const GridSearchWish& wish, const Setup& model) {
+plan::GridEstimator estimator_of(const GridSearchRequest& wish, const Setup& model) {
   plan::StepShape step = model.step;
   if (!may_leave_device(model)) return {wish.cluster, wish.budget_bytes, step, blocks_of(wish)};
   step.update_seconds_per_element = 0;
@@ -49,7 +49,7 @@ plan::GridEstimator estimator_of(const GridSearchWish& wish, const Setup& model)
   return {wish.cluster, most_key_bytes, step, blocks_of(wish)};
 }
 
-std::vector<double> estimates_of(const GridSearchWish& wish, const plan::GridSearch& search,
+std::vector<double> estimates_of(const GridSearchRequest& wish, const plan::GridSearch& search,
                                  std::int64_t micro_batch) {
   const Setup model = setup_of_model(wish, 1, false, micro_batch);
   plan::GridEstimator estimator = estimator_of(wish, model);
@@ -59,13 +59,13 @@ std::vector<double> estimates_of(const GridSearchWish& wish, const plan::GridSea
   return seconds;
 }
 
-std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::GridSearch& search,
-                                        std::int64_t micro_batch) {
+std::vector<OtherRate> with_other_rates(const GridSearchRequest& wish,
+                                        const plan::GridSearch& search, std::int64_t micro_batch) {
   const std::vector<double> before = estimates_of(wish, search, micro_batch);
   std::vector<OtherRate> found;
   for (const Rate& rate : rates) {
     for (const double factor : {1 - wish.tolerance, 1 + wish.tolerance}) {
-      GridSearchWish other = wish;
+      GridSearchRequest other = wish;
       rate.scale(factor, other.cluster);
       std::vector<double> seconds = estimates_of(other, search, micro_batch);
       for (std::size_t k = 0; k < seconds.size(); ++k)
@@ -78,7 +78,7 @@ std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::
   return found;
 }
 
-[[noreturn]] void refuse_pins(const GridSearchWish& wish) {
+[[noreturn]] void refuse_pins(const GridSearchRequest& wish) {
   throw ConfigError("--ranks", fmt::format("{}", wish.ranks),
                     fmt::format("no grid of so many ranks has {}, which were given; leave one out "
                                 "for the search to find",
@@ -94,7 +94,7 @@ std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::
   throw ConfigError("--ranks", fmt::format("{}", ranks), reason);
 }
 
-[[noreturn]] void refuse_all(const GridSearchWish& wish, const plan::GridLimits& limits,
+[[noreturn]] void refuse_all(const GridSearchRequest& wish, const plan::GridLimits& limits,
                              const plan::GridSearch& search) {
   std::string reason = fmt::format(
       "no grid of so many ranks works: train.global_batch = {} has to be a multiple of the data "
@@ -117,7 +117,7 @@ const std::vector<std::string>& searched_keys() {
   return keys;
 }
 
-std::string describe_pins(const GridSearchWish& wish) {
+std::string describe_pins(const GridSearchRequest& wish) {
   std::string text;
   for (const auto& [key, value] : wish.pinned)
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
@@ -153,12 +153,12 @@ std::string keys_of(const plan::GridCandidate& candidate) {
   return text + fmt::format("[train]\nmicro_batch = {}\n", config.train.micro_batch);
 }
 
-GridSearchAnswer search_grids(const GridSearchWish& wish) {
+GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish) {
   const Setup model = setup_of_model(wish, 1, false, 1);
   const plan::GridLimits limits = limits_of(wish, model);
   const auto candidates = plan::grid_candidates(limits, wish.cluster);
   if (candidates.empty() && !wish.pinned.empty()) refuse_pins(wish);
-  const auto search_within = [&](const GridSearchWish& within, CandidatePlanner& planner) {
+  const auto search_within = [&](const GridSearchRequest& within, CandidatePlanner& planner) {
     plan::GridEstimator estimator = estimator_of(within, model);
     return plan::search_grids(
         candidates, estimator, may_leave_device(model) ? most_key_bytes : within.budget_bytes,
@@ -174,7 +174,7 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
   if (search.refused == search.candidates) refuse_all(wish, limits, search);
   if (search.best.empty()) {
     // Which one needs least must not depend on the budget either.
-    GridSearchWish nothing = wish;
+    GridSearchRequest nothing = wish;
     nothing.budget_bytes = 1;
     CandidatePlanner lean_planner(nothing);
     plan::GridSearch lean = search_within(nothing, lean_planner);

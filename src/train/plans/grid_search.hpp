@@ -19,7 +19,7 @@ namespace garonne::train {
 // The keys of a configuration that a search gives values.
 const std::vector<std::string>& searched_keys();
 
-struct GridSearchWish {
+struct GridSearchRequest {
   RunConfig config;  // its grid and micro-batch are what is looked for
   // But for these of searched_keys(), which stay as the configuration has them; with their values
   // for people.
@@ -56,20 +56,21 @@ struct GridSearchAnswer {
 // Each grid is planned by memory.plan of the configuration where it is not "auto", as plan_grid()
 // does, and by blocks that run again on "auto". Throws ConfigError where no candidate can be had at
 // all, PlanError where none fits.
-GridSearchAnswer search_grids(const GridSearchWish& wish);
+GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish);
 
 // "grid.tensor = 4, grid.zero = 3"; empty where nothing is pinned.
-std::string describe_pins(const GridSearchWish& wish);
+std::string describe_pins(const GridSearchRequest& wish);
 
 // The configuration with the keys of a candidate.
 RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate);
 // Those keys as lines of a run file.
 std::string keys_of(const plan::GridCandidate& candidate);
 // And as JSON, with the micro-batches that a rank then has.
-nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCandidate& candidate);
+nlohmann::ordered_json keys_json(const GridSearchRequest& wish,
+                                 const plan::GridCandidate& candidate);
 
 // The table for a terminal, and the format "garonne.grids".
-std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer);
-nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswer& answer);
+std::string format_grid_search(const GridSearchRequest& wish, const GridSearchAnswer& answer);
+nlohmann::ordered_json to_json(const GridSearchRequest& wish, const GridSearchAnswer& answer);
 
 }  // namespace garonne::train

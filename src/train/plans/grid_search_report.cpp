@@ -51,7 +51,7 @@ std::string overlap_notes(const plan::GridSearch& search) {
 }
 
 // Rates with which another grid is best; one line where there are none.
-std::string other_rates_lines(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+std::string other_rates_lines(const GridSearchRequest& wish, const GridSearchAnswer& answer) {
   if (answer.other_rates.empty()) return "";
   const double tolerance = 100 * wish.tolerance;
   std::string text;
@@ -76,7 +76,7 @@ std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
-std::string this_machine_lines(const GridSearchWish& wish) {
+std::string this_machine_lines(const GridSearchRequest& wish) {
   return below_table(fmt::format(
       "this machine has {}: each rank is planned with {} of a device for itself, all alike; "
       "--cluster FILE plans for others",
@@ -109,7 +109,7 @@ std::string planning_line(const RunConfig& config, bool by_node) {
 }
 
 // What the grids are, and how fast.
-std::string speed_table(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+std::string speed_table(const GridSearchRequest& wish, const GridSearchAnswer& answer) {
   std::string text = fmt::format(
       "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>13} {:>11} {:>10} {:>8} {:>7} {:>7} {:>11}\n", "",
       "data", "pipe", "tensor", "schedule", "ZeRO", "micro-batches", "ms a step",
@@ -161,7 +161,7 @@ std::string time_table(const std::vector<plan::RankedGrid>& best) {
 
 }  // namespace
 
-std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+std::string format_grid_search(const GridSearchRequest& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
   std::string text = below_table(fmt::format(
       "{} on {}: nodes of {}, {} a rank; global batch {}, {}", counted(wish.ranks, "rank"),
@@ -189,7 +189,8 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   return text;
 }
 
-nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCandidate& candidate) {
+nlohmann::ordered_json keys_json(const GridSearchRequest& wish,
+                                 const plan::GridCandidate& candidate) {
   const RunConfig config = with_candidate(wish.config, candidate);
   return {{"data", config.grid.data},
           {"pipeline", config.grid.pipeline},
@@ -203,7 +204,7 @@ nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCan
           {"micro_batches", candidate.micro_batches}};
 }
 
-nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+nlohmann::ordered_json to_json(const GridSearchRequest& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
   nlohmann::ordered_json grids = nlohmann::ordered_json::array();
   for (const auto& [candidate, bounds, estimate, outcome] : search.best) {

@@ -36,7 +36,7 @@ SweepCell plan_cell(const RunConfig& config, const DataFacts& facts, int threads
   cell.measured = apply_costs(costs, setup);
   const GridPlan fastest = plan_grid(setup, std::numeric_limits<std::int64_t>::max());
   cell.minimum_budget_bytes = fastest.minimum_budget_bytes;
-  const StagePlan& largest = fastest.stages[fastest.largest];
+  const PlannedStage& largest = fastest.stages[fastest.largest];
   cell.fastest_peak_bytes = std::max(largest.prediction.peak_bytes + largest.choice.reserved_bytes,
                                      cell.minimum_budget_bytes);
   cell.fits = cell.minimum_budget_bytes <= budget_bytes;

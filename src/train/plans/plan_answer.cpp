@@ -76,7 +76,7 @@ ordered_json saving_json(const Saving& saving) {
 
 ordered_json stages_json(const GridPlan& plan) {
   ordered_json stages = ordered_json::array();
-  for (const StagePlan& stage : plan.stages) {
+  for (const PlannedStage& stage : plan.stages) {
     stages.push_back({{"plan", stage.choice.program.name},
                       {"parameters", whole_parameter_elements(stage.setup.model)},
                       {"peak_bytes", stage.prediction.peak_bytes},
@@ -90,11 +90,11 @@ std::string format_stages(const PlanAnswer& answer) {
   const GridPlan& plan = answer.plan;
   if (plan.stages.size() == 1) return "";
   std::vector<std::string> names;
-  for (const StagePlan& stage : plan.stages) names.push_back(stage.choice.program.name);
+  for (const PlannedStage& stage : plan.stages) names.push_back(stage.choice.program.name);
   const int width = name_width(names);
   std::string text;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const StagePlan& stage = plan.stages[s];
+    const PlannedStage& stage = plan.stages[s];
     const auto& nodes = stage.setup.model.graph.nodes;
     text += fmt::format("stage {:<3} {:<{}} peak {:>11}  {:>9.2f} M parameters {} to {}\n", s,
                         stage.choice.program.name, width, format_bytes(stage.prediction.peak_bytes),

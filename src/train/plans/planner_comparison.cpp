@@ -88,10 +88,10 @@ std::string format_table(const std::vector<Cells>& rows) {
 
 }  // namespace
 
-PlannerComparison compare_planners(const GridSearchWish& wish, const std::string& names) {
+PlannerComparison compare_planners(const GridSearchRequest& wish, const std::string& names) {
   const auto planners = plan::planners_of(names);
   PlannerComparison comparison;
-  comparison.automatic = search_grids(wish);
+  comparison.automatic = search_grids_of_run(wish);
   const Setup model = setup_of_model(wish, 1, false, 1);
   plan::PlannerProblem problem({.cluster = wish.cluster,
                                 .limits = limits_of(wish, model),
@@ -119,7 +119,7 @@ PlannerComparison compare_planners(const GridSearchWish& wish, const std::string
   return comparison;
 }
 
-std::string format_planners(const GridSearchWish& wish, const PlannerComparison& comparison) {
+std::string format_planners(const GridSearchRequest& wish, const PlannerComparison& comparison) {
   const plan::RankedGrid& best = best_of(comparison);
   std::string text =
       fmt::format("{} on {}: nodes of {}, {} a rank; global batch {}\n",
@@ -145,7 +145,7 @@ std::string format_planners(const GridSearchWish& wish, const PlannerComparison&
   return text;
 }
 
-nlohmann::ordered_json to_json(const GridSearchWish& wish, const PlannerComparison& comparison) {
+nlohmann::ordered_json to_json(const GridSearchRequest& wish, const PlannerComparison& comparison) {
   const plan::RankedGrid& best = best_of(comparison);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const PlannerRow& row : comparison.rows) {

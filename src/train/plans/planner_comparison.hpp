@@ -24,12 +24,12 @@ struct PlannerComparison {
   std::vector<PlannerRow> rows;
 };
 
-// `names`: as plan::planners_of takes them. Throws as it and search_grids() do.
-PlannerComparison compare_planners(const GridSearchWish& wish, const std::string& names);
+// `names`: as plan::planners_of takes them. Throws as it and search_grids_of_run() do.
+PlannerComparison compare_planners(const GridSearchRequest& wish, const std::string& names);
 
 // The table for a terminal, with the keys of the grid where one planner was asked; and the format
 // "garonne.planners".
-std::string format_planners(const GridSearchWish& wish, const PlannerComparison& comparison);
-nlohmann::ordered_json to_json(const GridSearchWish& wish, const PlannerComparison& comparison);
+std::string format_planners(const GridSearchRequest& wish, const PlannerComparison& comparison);
+nlohmann::ordered_json to_json(const GridSearchRequest& wish, const PlannerComparison& comparison);
 
 }  // namespace garonne::train

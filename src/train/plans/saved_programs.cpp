@@ -40,7 +40,7 @@ std::optional<int> rank_of_file(const std::string& name) {
   return rank;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void refuse_folder(const std::string& path, const std::string& reason) {
   throw ConfigError("folder", path, reason);
 }
 
@@ -152,7 +152,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       plan::check_rank_sums(program, shape);
       plan::check_stated_bytes(program, prediction);
     } catch (const plan::ReplayError& illegal) {
-      refuse(saved.paths[i], illegal.what());
+      refuse_folder(saved.paths[i], illegal.what());
     }
     text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n", program.rank,
                         program.instructions.size(), prediction.peak_bytes,
@@ -175,7 +175,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       text += "together  not replayed: files of other ranks are missing\n";
     }
   } catch (const plan::ReplayError& illegal) {
-    refuse(saved.paths.front(), illegal.what());
+    refuse_folder(saved.paths.front(), illegal.what());
   }
   return text;
 }

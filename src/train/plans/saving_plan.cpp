@@ -148,7 +148,7 @@ std::string detail_of_copy(std::int64_t reserved_bytes) {
 
 Saving saving_of(const GridPlan& plan, std::int64_t budget_bytes) {
   Saving all;
-  for (const StagePlan& stage : plan.stages) {
+  for (const PlannedStage& stage : plan.stages) {
     const plan::Program& program = stage.choice.program;
     const std::int64_t copy =
         largest_copy(stage.setup.model.graph, stage.setup.step, program.buckets);

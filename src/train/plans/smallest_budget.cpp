@@ -52,7 +52,7 @@ bool place_validation(const Setup& setup, std::int64_t budget_bytes, Choice& cho
 }
 
 // Errors are of the whole budget.
-plan::StagePlan plan_stage(const Setup& setup, const plan::TierWish& wish,
+plan::StagePlan plan_stage(const Setup& setup, const plan::TierRequest& wish,
                            std::int64_t reserved_bytes) {
   try {
     return plan::plan_stage_on_tiers(setup.model.graph, setup.step, wish);
@@ -145,7 +145,7 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   choice.reserved_bytes = room.reserved_bytes;
   if (setup.config.evaluation.batches > 0) add_validation(setup, room.budget_bytes, choice);
   OptionFolder cache(cache_folder());
-  plan::TierWish wish;
+  plan::TierRequest wish;
   wish.stage = {room.budget_bytes, wanted, choice.evaluation.peak_bytes,
                 effort == Effort::FirstThatFits, &cache};
   wish.below = room.below;

@@ -14,6 +14,7 @@
 #include "base/json_input.hpp"
 #include "base/json_output.hpp"
 #include "base/key_limits.hpp"
+#include "base/median.hpp"
 #include "base/version.hpp"
 #include "train/checkpoint/gpu_record.hpp"
 #include "train/plans/budget_curve.hpp"
@@ -40,12 +41,6 @@ namespace fs = std::filesystem;
 
 // More rows than this are averaged in groups: nobody sees more points, and the page stays small.
 constexpr std::size_t most_metrics_rows = 2000;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 ordered_json metrics_json(const std::vector<StepMetrics>& rows) {
   const std::size_t together = (rows.size() + most_metrics_rows - 1) / most_metrics_rows;

@@ -9,8 +9,8 @@
 
 namespace garonne::train {
 
-// Takes what Machine::watch_gradient sees of one step on one rank: complete gradients of the mean
-// loss of the global batch, before clipping; under ZeRO the own shards.
+// Takes what RankResources::watch_gradient sees of one step on one rank: complete gradients of the
+// mean loss of the global batch, before clipping; under ZeRO the own shards.
 class GradientCapture {
  public:
   // Allocates from the calling thread's tier, which is to be the host.

@@ -22,7 +22,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-std::string number(double value) {
+std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
   return fmt::format("{}", value);
@@ -33,7 +33,7 @@ class Exposition {
   explicit Exposition(std::string labels) : labels_(std::move(labels)) {}
   void sample(const char* name, const char* type, const char* help, double value) {
     text_ += fmt::format("# HELP garonne_{0} {1}\n# TYPE garonne_{0} {2}\ngaronne_{0}{{{3}}} {4}\n",
-                         name, help, type, labels_, number(value));
+                         name, help, type, labels_, number_text(value));
   }
   void gauge(const char* name, const char* help, double value) {
     sample(name, "gauge", help, value);

@@ -10,6 +10,7 @@
 #include "data/tokens/token_samples.hpp"
 #include "nn/model_kind.hpp"
 #include "train/checkpoint/checkpoint_keeper.hpp"
+#include "train/checkpoint/gpu_record.hpp"
 #include "train/setup/config_choices.hpp"
 
 namespace garonne::train {
@@ -151,6 +152,16 @@ void prepare_run_directory(const RunConfig& config) {
   const fs::path here = fs::current_path(error);
   if (!error)
     write_file_durably(config.run.directory + "/" + start_folder_file, here.string() + "\n");
+}
+
+void write_choices(const std::string& run_directory, int threads, const nn::Products& products,
+                   const std::optional<device::GpuFacts>& gpu) {
+  nlohmann::ordered_json choices = {{"format", "garonne.choices"},
+                                    {"version", 1},
+                                    {"threads", threads},
+                                    {"products", products.to_json()}};
+  if (gpu) choices["gpu"] = to_json(*gpu);
+  write_file_durably(run_directory + "/choices.json", choices.dump(1) + "\n");
 }
 
 RunConfig with_found_data(RunConfig config, const std::string& run_directory) {

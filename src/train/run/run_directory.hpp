@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "device/gpu_facts.hpp"
+#include "nn/gemm/product.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/run/changed_keys.hpp"
 
@@ -59,6 +61,10 @@ inline constexpr const char* start_folder_file = "started_in";
 // Makes the directory and writes config.toml, and the working directory, which the paths of the run
 // are relative to. Throws IoError.
 void prepare_run_directory(const RunConfig& config);
+
+// choices.json: threads a rank, who computes the products, and the GPU, where there is one. IoError.
+void write_choices(const std::string& run_directory, int threads, const nn::Products& products,
+                   const std::optional<device::GpuFacts>& gpu);
 
 // Reads the configuration that a run directory was made with. Throws IoError when it is no run
 // directory.

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 // The namespace of processes outside of all containers has this number on every Linux.
 constexpr const char* outermost_namespace = "pid:[4026531836]";
-constexpr std::size_t most_bytes = 65536;
+constexpr std::size_t most_mount_bytes = 65536;
 
 // A small file of the kernel, without the end of its line; empty where it cannot be read.
 std::string first_line(const std::string& path) {
@@ -42,7 +42,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-std::string environment(const char* name) {
+std::string environment_text(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -152,9 +152,9 @@ LockHolder this_holder() {
     here.process_namespace = link.data();
   here.process = ::getpid();
   if (const auto facts = facts_of(here.process)) here.process_start = facts->start;
-  here.cluster = environment("SLURM_CLUSTER_NAME");
-  here.job = environment("SLURM_JOB_ID");
-  here.restarts = std::strtoll(environment("SLURM_RESTART_COUNT").c_str(), nullptr, 10);
+  here.cluster = environment_text("SLURM_CLUSTER_NAME");
+  here.job = environment_text("SLURM_JOB_ID");
+  here.restarts = std::strtoll(environment_text("SLURM_RESTART_COUNT").c_str(), nullptr, 10);
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
@@ -205,7 +205,7 @@ struct RunLock::Seen {
     struct stat status {};
     bool readable = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
     std::array<char, 4096> part{};
-    while (readable && seen.text.size() < most_bytes) {
+    while (readable && seen.text.size() < most_mount_bytes) {
       const ssize_t count = ::read(descriptor, part.data(), part.size());
       if (count < 0 && errno == EINTR) continue;
       readable = count >= 0;

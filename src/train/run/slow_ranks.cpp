@@ -6,21 +6,16 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/median.hpp"
 
 namespace garonne::train {
 namespace {
 
 constexpr double least_times = 1.2;
-constexpr double least_excess_seconds = 1e-3;
+constexpr double least_step_excess_seconds = 1e-3;
 constexpr std::size_t most_windows = 10;
 constexpr int slow_windows = 8;
 constexpr std::size_t steps_of_window = 10;
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 std::vector<int> of_all_ranks(int mine, dist::Session& session) {
   const std::vector<std::int64_t> all = session.all_gather(std::vector<std::int64_t>{mine});
@@ -40,18 +35,18 @@ std::vector<SlowRank> SlowRankRule::take(const std::vector<double>& seconds) {
     for (std::size_t other = 0; other < groups_.size(); ++other)
       if (other != rank && groups_[other] == groups_[rank]) peers.push_back(seconds[other]);
     if (peers.empty()) continue;
-    const double median = median_of(std::move(peers));
-    const bool slow = seconds[rank] > least_times * median &&
-                      seconds[rank] - median > least_excess_seconds && median > 0;
+    const double usual = median(std::move(peers));
+    const bool slow = seconds[rank] > least_times * usual &&
+                      seconds[rank] - usual > least_step_excess_seconds && usual > 0;
     std::deque<double>& times = times_[rank];
-    times.push_back(slow ? seconds[rank] / median : 0);
+    times.push_back(slow ? seconds[rank] / usual : 0);
     if (times.size() > most_windows) times.pop_front();
     std::vector<double> of_slow;
     std::ranges::copy_if(times, std::back_inserter(of_slow), [](double one) { return one > 0; });
     const int windows = static_cast<int>(of_slow.size());
     if (named_[rank] || windows < slow_windows) continue;
     named_[rank] = true;
-    found.push_back({static_cast<int>(rank), median_of(std::move(of_slow)), windows});
+    found.push_back({static_cast<int>(rank), median(std::move(of_slow)), windows});
   }
   return found;
 }
@@ -84,7 +79,7 @@ std::vector<SlowRankWatch::Found> SlowRankWatch::after_step(const exec::StepOutp
   window_.push_back(own_seconds(program_, outputs.measurements));
   if (window_.size() < steps_of_window) return {};
   const std::vector<double> all =
-      session_.all_gather(std::vector<double>{median_of(std::exchange(window_, {}))});
+      session_.all_gather(std::vector<double>{median(std::exchange(window_, {}))});
   std::vector<Found> found;
   for (const SlowRank& one : rule_.take(all)) {
     if (session_.rank() == 0) found.push_back({one, places_[static_cast<std::size_t>(one.rank)]});

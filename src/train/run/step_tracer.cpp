@@ -27,7 +27,7 @@ std::string host_name() {
 
 }  // namespace
 
-StepTracer::StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
+StepTracer::StepTracer(TraceRequest wish, std::int64_t next_step, std::int64_t last_step,
                        const plan::Program& program, std::int64_t most_bytes)
     : wish_(std::move(wish)), program_(program), most_bytes_(most_bytes) {
   if (wish_.first_step == 0) wish_.first_step = std::min(next_step + steps_before, last_step);

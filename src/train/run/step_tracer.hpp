@@ -15,7 +15,7 @@
 
 namespace garonne::train {
 
-struct TraceWish {
+struct TraceRequest {
   std::string path;  // empty = nothing is traced
   // Of the window; 0 = the third that is run here, or the last where there are fewer.
   std::int64_t first_step = 0;
@@ -28,7 +28,7 @@ class StepTracer {
   static constexpr std::int64_t usual_bytes = std::numeric_limits<int>::max();
 
   // `next_step`, `last_step`: the first and the last that are to be run here.
-  StepTracer(TraceWish wish, std::int64_t next_step, std::int64_t last_step,
+  StepTracer(TraceRequest wish, std::int64_t next_step, std::int64_t last_step,
              const plan::Program& program, std::int64_t most_bytes = usual_bytes);
 
   // After a step that began and ended then. At the end of the window rank 0 writes the file, of up
@@ -45,7 +45,7 @@ class StepTracer {
  private:
   void write(dist::Session& session);
 
-  TraceWish wish_;
+  TraceRequest wish_;
   const plan::Program& program_;
   std::int64_t most_bytes_;
   std::vector<plan::TracedStep> steps_;

@@ -40,8 +40,8 @@ bool is_number(const std::string& word) {
                      [](unsigned char letter) { return std::isdigit(letter) != 0; });
 }
 
-[[noreturn]] void refuse(const char* key, const std::string& part,
-                         const std::vector<plan::ParameterSpec>& parameters) {
+[[noreturn]] void refuse_part(const char* key, const std::string& part,
+                              const std::vector<plan::ParameterSpec>& parameters) {
   std::set<std::string> words;
   for (const plan::ParameterSpec& parameter : parameters) {
     for (const std::string& word : cut_at(parameter.name, '.')) {
@@ -82,7 +82,7 @@ void apply_no_decay(const std::string& parts, std::vector<plan::ParameterSpec>& 
       parameter.decays = false;
       found = true;
     }
-    if (!found) refuse(no_decay_key, part, parameters);
+    if (!found) refuse_part(no_decay_key, part, parameters);
   }
 }
 
@@ -115,7 +115,7 @@ void apply_weight_decays(const std::string& groups, const std::string& no_decay,
       parameters[p].decays = decay > 0;
       parameters[p].weight_decay = decay;
     }
-    if (!known) refuse(groups_key, part, parameters);
+    if (!known) refuse_part(groups_key, part, parameters);
     if (!decides) {
       throw ConfigError(groups_key, given,
                         "is in names only for which a part before it or optimizer.no_decay has "

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/counted.hpp"
+#include "base/median.hpp"
 #include "base/process_cores.hpp"
 
 namespace garonne::train {
@@ -22,12 +23,6 @@ constexpr double most_deviations = 5;
 constexpr double least_excess_seconds = 5e-3;
 constexpr double least_link_excess_seconds = 5e-4;
 constexpr std::size_t least_other_links = 3;
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 // "rank 3", "ranks 0-3,8".
 std::string names_of(const std::vector<int>& ranks) {
@@ -160,12 +155,12 @@ std::vector<OddRank> odd_ranks(const std::vector<RankSpeed>& speeds,
       std::vector<double> others;
       for (const int other : compared)
         if (other != rank) others.push_back(seconds_of(other));
-      const double median = median_of(others);
-      for (double& value : others) value = std::abs(value - median);
-      const double excess = seconds_of(rank) - median;
-      if (seconds_of(rank) > most_times * median && excess > least_excess &&
-          excess > most_deviations * median_of(others))
-        odd.push_back({what, rank, seconds_of(rank), median});
+      const double usual = median(others);
+      for (double& value : others) value = std::abs(value - usual);
+      const double excess = seconds_of(rank) - usual;
+      if (seconds_of(rank) > most_times * usual && excess > least_excess &&
+          excess > most_deviations * median(others))
+        odd.push_back({what, rank, seconds_of(rank), usual});
     }
   };
   std::vector<int> compared;

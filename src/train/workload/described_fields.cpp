@@ -54,7 +54,8 @@ std::vector<std::string> channels_of(const std::string& key, const std::vector<s
   return all;
 }
 
-data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
+data::FieldStatistics neutral_statistics(const RunConfig& config,
+                                         const data::FieldDatasetInfo& info) {
   data::FieldStatistics statistics;
   statistics.mode = config.data.normalisation;
   data::check_normalisation(statistics.mode);
@@ -116,7 +117,7 @@ DataFacts facts_of_described(const RunConfig& config, const DescribedFields& fie
   if (!latitudes.empty()) info.coordinates = {latitudes};
   DataFacts facts;
   if (!has_validation(config)) facts.validation_samples = 0;
-  facts.fields = field_shape(config, info, statistics_of(config, info));
+  facts.fields = field_shape(config, info, neutral_statistics(config, info));
   return facts;
 }
 

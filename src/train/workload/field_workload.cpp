@@ -18,6 +18,7 @@
 #include "data/fields/field_match.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
+#include "nn/fields/row_runs.hpp"
 #include "nn/model_kind.hpp"
 #include "train/workload/field_manifest.hpp"
 
@@ -33,27 +34,6 @@ std::vector<std::string> split_names(const std::string& text) {
       names.push_back(name.substr(first, name.find_last_not_of(' ') - first + 1));
   }
   return names;
-}
-
-// Consecutive rows of the field in consecutive slots.
-struct RowRun {
-  data::FieldSlab slab;
-  std::int64_t first_slot = 0;
-};
-
-std::vector<RowRun> runs_of(const nn::FieldRows& rows) {
-  std::vector<RowRun> runs;
-  std::int64_t before = nn::FieldRows::none;
-  for (std::size_t slot = 0; slot < rows.slots.size(); ++slot) {
-    const std::int64_t row = rows.slots[slot];
-    if (row != nn::FieldRows::none) {
-      if (before == nn::FieldRows::none || row != before + 1)
-        runs.push_back({{row, 0}, static_cast<std::int64_t>(slot)});
-      ++runs.back().slab.rows;
-    }
-    before = row;
-  }
-  return runs;
 }
 
 // What a model takes of a batch.
@@ -94,8 +74,8 @@ class CutFieldBatches final : public BatchStream {
       : BatchStream(std::move(micro_batches)),
         slots_(static_cast<std::int64_t>(rows.slots.size())),
         points_in_row_(points_in_row),
-        runs_(runs_of(rows)) {
-    for (const auto& run : runs_) streams_.push_back(open(run.slab));
+        runs_(nn::runs_of(rows)) {
+    for (const nn::RowRun& run : runs_) streams_.push_back(open({run.row, run.count}));
   }
 
  private:
@@ -114,19 +94,19 @@ class CutFieldBatches final : public BatchStream {
   }
 
   // [leading, rows of the run, points] to their slots of [leading, slots, points].
-  void put(const std::vector<float>& loaded, const RowRun& run, std::vector<float>& all) const {
-    const std::int64_t plane = run.slab.rows * points_in_row_;
+  void put(const std::vector<float>& loaded, const nn::RowRun& run, std::vector<float>& all) const {
+    const std::int64_t plane = run.count * points_in_row_;
     const std::int64_t lines = static_cast<std::int64_t>(loaded.size()) / plane;
     all.resize(static_cast<std::size_t>(lines * slots_ * points_in_row_), 0.0F);
     for (std::int64_t line = 0; line < lines; ++line) {
       std::copy_n(loaded.data() + line * plane, plane,
-                  all.data() + (line * slots_ + run.first_slot) * points_in_row_);
+                  all.data() + (line * slots_ + run.slot) * points_in_row_);
     }
   }
 
   std::int64_t slots_;
   std::int64_t points_in_row_;
-  std::vector<RowRun> runs_;
+  std::vector<nn::RowRun> runs_;
   std::vector<data::FieldStream> streams_;
 };
 

@@ -88,7 +88,7 @@ TEST_P(ChainPolicies, TheStepIsTheSameFromTheSmallestBudgetOn) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", ZeRO " + std::to_string(zero));
     const Tier tier = seed % 3 == 0 ? Tier::Disk : Tier::Host;
     const TieredCase one = tiered_case(seed, tier, zero);
-    TierWish wish;
+    TierRequest wish;
     wish.below = roomy(tier, seed % 2 == 0 ? 4e3 : 1e5);
     wish.stage.plan = policy().name;
     const LeanPlans lean = find_lean_plans(one.graph, one.step, policy().schedule);
@@ -234,7 +234,7 @@ TEST_P(ChainPolicies, StagesOfPipelinesAreWithinTheirBudgets) {
         step.pipeline = std::move(cut.place);
         step.world_group = step.pipeline.group = {0, 1};
         step.data_group = {stage};
-        TierWish wish;
+        TierRequest wish;
         wish.below = roomy(stage == 0 ? Tier::Host : Tier::Disk, 1e4);
         wish.stage.plan = policy().name;
         wish.stage.budget_bytes = plenty;
@@ -285,7 +285,7 @@ TEST_P(ChainPolicies, ATierIsNeverFullerThanItMayBe) {
   int smaller = 0;
   for (const std::int64_t room : {1 << 12, 1 << 14, 1 << 15, 1 << 30}) {
     SCOPED_TRACE(room);
-    TierWish wish;
+    TierRequest wish;
     wish.below = roomy(Tier::Disk, 1e4, room);
     wish.stage.plan = policy().name;
     wish.stage.lean = &lean;
@@ -306,7 +306,7 @@ TEST_P(ChainPolicies, ATierIsNeverFullerThanItMayBe) {
 TEST_P(ChainPolicies, AStageThatIsNoChainIsRefused) {
   const ModelGraph graph = without_gradients(chain(1, 1), 1);
   const StepShape step = step_shape(1, 1, 0);
-  TierWish wish;
+  TierRequest wish;
   wish.below = roomy(Tier::Disk, 1e4);
   wish.stage.plan = policy().name;
   wish.stage.budget_bytes = plenty;
@@ -322,7 +322,7 @@ TEST_P(ChainPolicies, AStageThatIsNoChainIsRefused) {
 
 TEST_P(ChainPolicies, WithoutATierThereIsNone) {
   const TieredCase one = tiered_case(0, Tier::Host);
-  TierWish wish;
+  TierRequest wish;
   wish.stage.plan = policy().name;
   wish.stage.budget_bytes = plenty;
   try {

@@ -82,7 +82,7 @@ TEST_P(Policies, TheStepIsTheSameFromTheSmallestBudgetOn) {
     const TieredCase one = tiered_case(seed, Tier::Host, zero);
     const Tier tier = is_infinity() && seed % 3 == 0 ? Tier::Disk : Tier::Host;
     const LeanPlans lean = find_lean_plans(one.graph, one.step, policy().schedule);
-    TierWish wish;
+    TierRequest wish;
     wish.below = roomy(tier);
     wish.stage.plan = policy().name;
     wish.stage.lean = &lean;
@@ -150,7 +150,7 @@ TEST_P(Policies, ATierThatIsTooSmallIsRefusedWithWhatItTakes) {
     const auto number = text.find("less than the ");
     ASSERT_NE(number, std::string::npos) << text;
     const std::int64_t needed = std::stoll(text.substr(number + 14));
-    TierWish wish;
+    TierRequest wish;
     wish.below = roomy(tier, needed);
     wish.stage.plan = policy().name;
     wish.stage.budget_bytes = floor_with(needed).bytes;
@@ -162,7 +162,7 @@ TEST_P(Policies, ATierThatIsTooSmallIsRefusedWithWhatItTakes) {
 
 TEST_P(Policies, WithoutATierThereIsNone) {
   const TieredCase one = tiered_case(1, Tier::Host);
-  TierWish wish;
+  TierRequest wish;
   wish.stage.plan = policy().name;
   wish.stage.budget_bytes = plenty;
   EXPECT_THROW(plan_stage_on_tiers(one.graph, one.step, wish), ConfigError);
@@ -176,7 +176,7 @@ TEST_P(Policies, AValidationFitsBeside) {
     Program forward = make_forward_program(one.graph, one.step, one.graph.loss);
     forward.peak_bytes = replay(forward).peak_bytes;
     const LeanPlans lean = find_lean_plans(one.graph, one.step, policy().schedule);
-    TierWish wish;
+    TierRequest wish;
     wish.below = roomy(Tier::Host);
     wish.stage.plan = policy().name;
     wish.stage.lean = &lean;

@@ -19,7 +19,7 @@ namespace garonne::plan::test {
 namespace {
 
 std::optional<StagePlan> recompute_only(const ModelGraph& graph, const StepShape& step,
-                                        const StageWish& wish) {
+                                        const StageRequest& wish) {
   try {
     return plan_stage(graph, step, wish);
   } catch (const PlanError&) {
@@ -29,7 +29,7 @@ std::optional<StagePlan> recompute_only(const ModelGraph& graph, const StepShape
 
 // Of keep-all's Program.
 std::optional<double> offload_only(const ModelGraph& graph, const StepShape& step,
-                                   const TierWish& wish) {
+                                   const TierRequest& wish) {
   const Program program = make_training_program(
       graph, step, same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
   const auto offloads =
@@ -53,7 +53,7 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
     const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds *
                         (seed % 3 == 0 ? 0.5 : 2);
     for (const int percent : {12, 40, 70}) {
-      TierWish wish;
+      TierRequest wish;
       wish.stage.budget_bytes =
           most.prediction.static_bytes +
           (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
@@ -120,7 +120,7 @@ TEST(TierPlanner, HasThePlanOfOneCoreOnAll) {
   const StagePlan most = plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
   const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds;
   for (const int percent : {30, 60}) {
-    TierWish wish;
+    TierRequest wish;
     wish.stage.budget_bytes =
         most.prediction.static_bytes +
         (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
@@ -145,13 +145,13 @@ TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
   const std::int64_t least = most.minimum_budget_bytes;
   for (const std::int64_t budget :
        {least, (least + most.prediction.peak_bytes) / 2, most.prediction.peak_bytes}) {
-    TierWish wish;
+    TierRequest wish;
     wish.stage.budget_bytes = budget;
     const StagePlan alone = plan_stage(graph, step, wish.stage);
     EXPECT_EQ(program_hash(plan_stage_on_tiers(graph, step, wish).program),
               program_hash(alone.program));
   }
-  TierWish wish;
+  TierRequest wish;
   wish.stage.budget_bytes = least - 64;
   EXPECT_THROW(plan_stage_on_tiers(graph, step, wish), PlanError);
 }
@@ -170,7 +170,7 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
     std::int64_t with_more = lean.bytes;
     for (const std::int64_t room : {0, 1 << 12, 1 << 15, 1 << 30}) {
       SCOPED_TRACE(room);
-      TierWish wish;
+      TierRequest wish;
       wish.below.tiers = {{tier, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
       wish.below.least_bytes = wish.below.least_state_bytes = 0;
       const TierFloor floor = find_tier_floor(graph, step, lean, wish.below, nullptr);
@@ -212,7 +212,7 @@ TEST(TierPlanner, EachOfTwoTiersIsWithinItsBudget) {
     const LeanPlans lean = find_lean_plans(graph, step, "auto");
     for (const std::int64_t room : {0, 1 << 13, 1 << 15, 1 << 30}) {
       SCOPED_TRACE(std::to_string(seed) + ", room " + std::to_string(room));
-      TierWish wish;
+      TierRequest wish;
       wish.below.tiers = {{Tier::Host, {{{0, 1e7}, {0, 1e7}}, room, 4096}},
                           {Tier::Disk, {{{0, 1e6}, {0, 1e6}}, 1 << 30, 4096}}};
       wish.below.least_bytes = wish.below.least_state_bytes = 0;

@@ -332,7 +332,7 @@ const PlanStage by_blocks = [](const ModelGraph& graph, const StepShape& step,
 };
 const PlanStage by_node = [](const ModelGraph& graph, const StepShape& step,
                              std::int64_t budget_bytes) {
-  StageWish wish;
+  StageRequest wish;
   wish.budget_bytes = budget_bytes;
   return plan_stage(graph, step, wish).program;
 };

@@ -187,7 +187,7 @@ std::optional<Step> random_step(unsigned seed) {
 }
 
 // Who refuses first, in the order in which a run asks.
-enum class Verdict { Replay, Order, Model, Contents, Together, Accepted };
+enum class Verdict { Replay, Order, Model, Contents, CollectivePhases, Accepted };
 constexpr int verdicts = 6;
 
 // Against `graph`, or against the model that the Program itself implies.
@@ -204,7 +204,7 @@ Verdict verdict_on(const Step& step, const std::vector<Program>& programs, int r
     check_against_model(program, model);
     verdict = Verdict::Contents;
     check_contents(program, model);
-    verdict = Verdict::Together;
+    verdict = Verdict::CollectivePhases;
     check_rank_sums(program, step.shape());
     replay_together(programs);
     check_trained_together(programs);

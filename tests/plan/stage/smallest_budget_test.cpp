@@ -83,7 +83,7 @@ std::vector<Stage> stages_of(unsigned seed) {
   return stages;
 }
 
-std::int64_t refusal(const Stage& stage, const StageWish& wish) {
+std::int64_t refusal(const Stage& stage, const StageRequest& wish) {
   try {
     plan_stage(stage.graph, stage.step, wish);
   } catch (const PlanError& error) {
@@ -129,7 +129,7 @@ TEST(SmallestBudget, IsTheSameWhateverAProfileSays) {
       EXPECT_EQ(find_lean_plans(slower, elsewhere, "auto").bytes, lean.bytes);
       const ModelGraph profiled = measured(stage.graph, seed);
       for (const bool first_that_fits : {false, true}) {
-        StageWish wish{lean.bytes, "auto", 0, first_that_fits};
+        StageRequest wish{lean.bytes, "auto", 0, first_that_fits};
         wish.lean = &lean;
         const StagePlan found = plan_stage(profiled, stage.step, wish);
         EXPECT_LE(replay(found.program).peak_bytes, lean.bytes);

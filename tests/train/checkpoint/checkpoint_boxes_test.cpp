@@ -56,7 +56,7 @@ void save_as_grid(const std::string& directory, const std::vector<SmallModel>& p
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      Together together;
+      CollectivePhases together;
       together.rank = rank;
       together.ranks = ranks;
       together.replica = rank / tensor_ranks;

@@ -40,7 +40,8 @@ struct Directory {
                std::int64_t keep_minutes, std::int64_t seconds = 0) {
     Manifest manifest = model.manifest(step);
     manifest.saved_at = 1'000'000 + 60 * minutes + seconds;
-    save_checkpoint(scratch.path(), model.model, moments, model.state, manifest, Together());
+    save_checkpoint(scratch.path(), model.model, moments, model.state, manifest,
+                    CollectivePhases());
     keeper().saved(step, keep, keep_minutes);
   }
   std::string folder(std::int64_t step) const { return checkpoint_path(scratch.path(), step); }

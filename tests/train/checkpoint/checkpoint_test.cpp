@@ -47,7 +47,7 @@ void save_as_ranks(const std::string& run_directory, const SmallModel& small, st
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      Together together;
+      CollectivePhases together;
       together.rank = rank;
       together.ranks = ranks;
       int phase = 0;
@@ -111,7 +111,8 @@ TEST(Checkpoint, SaysHowWasSummedWhereNotInRankOrder) {
   for (const std::string sums : {"", "within each of 2 nodes, then over the nodes"}) {
     Manifest manifest = small.manifest(7);
     manifest.sums = sums;
-    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest, Together());
+    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest,
+                    CollectivePhases());
     const std::string checkpoint = checkpoint_path(scratch.path(), 7);
     EXPECT_EQ(verify_checkpoint(checkpoint).sums, sums);
     std::filesystem::remove_all(checkpoint);
@@ -345,11 +346,11 @@ TEST(Checkpoint, IsThatOfTheCopyWhateverBecomesOfTheState) {
     saved.fill(11);
     saved.save(scratch.path("waited"), 7);
     std::vector<std::byte> room = room_for_copy();
-    PartialCheckpoint partial(scratch.path("beside"), saved.manifest(7), Together());
+    PartialCheckpoint partial(scratch.path("beside"), saved.manifest(7), CollectivePhases());
     BackgroundWriter writer;
     EXPECT_EQ(writer.state(), BackgroundWriter::State::Idle);
     writer.begin(partial.folder(), 0,
-                 copy_of_state(saved.model, moments, saved.state, Together(), room));
+                 copy_of_state(saved.model, moments, saved.state, CollectivePhases(), room));
     saved.fill(12);
     writer.wait();
     EXPECT_EQ(writer.state(), BackgroundWriter::State::Written);
@@ -369,13 +370,13 @@ TEST(Checkpoint, ACopyThatDoesNotFitIsRefused) {
   std::vector<std::byte> room = room_for_copy();
   std::int64_t bytes = 0;
   for (const RankTensor& tensor :
-       copy_of_state(small.model, moments, small.state, Together(), room))
+       copy_of_state(small.model, moments, small.state, CollectivePhases(), room))
     bytes += bytes_in_copy(static_cast<std::int64_t>(tensor.source.value().bytes.size()));
   const auto exact = std::span(room).first(static_cast<std::size_t>(bytes));
-  EXPECT_NO_THROW(copy_of_state(small.model, moments, small.state, Together(), exact));
-  EXPECT_THROW(
-      copy_of_state(small.model, moments, small.state, Together(), exact.first(exact.size() - 1)),
-      InternalError);
+  EXPECT_NO_THROW(copy_of_state(small.model, moments, small.state, CollectivePhases(), exact));
+  EXPECT_THROW(copy_of_state(small.model, moments, small.state, CollectivePhases(),
+                             exact.first(exact.size() - 1)),
+               InternalError);
 }
 
 TEST(Checkpoint, WhatIsAbandonedLeavesNothing) {
@@ -383,11 +384,11 @@ TEST(Checkpoint, WhatIsAbandonedLeavesNothing) {
   SmallModel small;
   small.save(scratch.path(), 1);
   std::vector<std::byte> room = room_for_copy();
-  PartialCheckpoint partial(scratch.path(), small.manifest(2), Together());
+  PartialCheckpoint partial(scratch.path(), small.manifest(2), CollectivePhases());
   BackgroundWriter writer;
   writer.abandon();
   writer.begin(partial.folder(), 0,
-               copy_of_state(small.model, moments, small.state, Together(), room));
+               copy_of_state(small.model, moments, small.state, CollectivePhases(), room));
   writer.wait();
   EXPECT_EQ(writer.state(), BackgroundWriter::State::Failed);
   EXPECT_THROW(partial.publish([&] { return writer.take(); }), IoError);
@@ -400,10 +401,10 @@ TEST(Checkpoint, ACopyThatIsNotFiniteIsNotSaved) {
   small.save(scratch.path(), 1);
   small.state.parameter(1).states[0].view({-1})[2].fill_(std::numeric_limits<double>::quiet_NaN());
   std::vector<std::byte> room = room_for_copy();
-  PartialCheckpoint partial(scratch.path(), small.manifest(2), Together());
+  PartialCheckpoint partial(scratch.path(), small.manifest(2), CollectivePhases());
   BackgroundWriter writer;
   writer.begin(partial.folder(), 0,
-               copy_of_state(small.model, moments, small.state, Together(), room));
+               copy_of_state(small.model, moments, small.state, CollectivePhases(), room));
   try {
     partial.publish([&] { return writer.take(); });
     ADD_FAILURE() << "it was saved";
@@ -420,7 +421,8 @@ TEST(Checkpoint, SaysWhenItWasSavedWhereSomebodyKnows) {
   for (const std::int64_t time : {std::int64_t{0}, std::int64_t{1'790'000'000}}) {
     Manifest manifest = small.manifest(time);
     manifest.saved_at = time;
-    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest, Together());
+    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest,
+                    CollectivePhases());
     EXPECT_EQ(verify_checkpoint(checkpoint_path(scratch.path(), time)).saved_at, time);
     const std::string text = read_bytes(checkpoint_path(scratch.path(), time) + "/manifest.json");
     EXPECT_EQ(text.find("saved_at") != std::string::npos, time > 0);

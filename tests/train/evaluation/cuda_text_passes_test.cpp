@@ -35,13 +35,13 @@ struct Texts {
 };
 
 // The same text twice, as for two continuations of a prompt.
-Texts texts_on(const Setup& setup, exec::Machine machine, exec::ModelState& state,
+Texts texts_on(const Setup& setup, exec::RankResources resources, exec::ModelState& state,
                std::int64_t budget, std::int64_t prompt, std::int64_t longest) {
   const nn::Products products;
-  machine.state = &state;
-  machine.products = &products;
+  resources.state = &state;
+  resources.products = &products;
   dist::Session alone = dist::Session::single();
-  TextPasses passes(setup, machine, budget, prompt, longest, alone);
+  TextPasses passes(setup, resources, budget, prompt, longest, alone);
   Texts texts;
   for (int round = 0; round < 2; ++round) {
     auto logits =
@@ -65,10 +65,10 @@ Texts on_cpu(const RunConfig& config, std::int64_t prompt, std::int64_t longest)
                                 setup.declaration.precision, 7, std::vector<StateSpec>());
     make_parameters_tell(state);
   }
-  exec::Machine machine;
-  machine.device = &device;
-  machine.tier = &tier;
-  return texts_on(setup, machine, state, any_budget, prompt, longest);
+  exec::RankResources resources;
+  resources.device = &device;
+  resources.tier = &tier;
+  return texts_on(setup, resources, state, any_budget, prompt, longest);
 }
 
 // `limit_bytes`: of the tier; `budget`: that texts are planned for.
@@ -88,11 +88,11 @@ Texts on_gpu(const RunConfig& config, std::uint64_t delay_seed, std::int64_t lim
     gpu.device().catch_up();
     make_parameters_tell(state);
   }
-  exec::Machine machine;
-  machine.device = &gpu.device();
-  machine.tier = &gpu.tier();
-  machine.staging = &gpu.staging();
-  return texts_on(setup, machine, state, budget, prompt, longest);
+  exec::RankResources resources;
+  resources.device = &gpu.device();
+  resources.tier = &gpu.tier();
+  resources.staging = &gpu.staging();
+  return texts_on(setup, resources, state, budget, prompt, longest);
 }
 
 class CudaTextPasses : public testing::Test {

@@ -55,7 +55,7 @@ Planned planned(const RunConfig& config, const DataFacts& facts) {
   const std::int64_t budget =
       device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
   GridPlan grid = plan_grid(setup, budget, &cluster);
-  for (const StagePlan& stage : grid.stages) {
+  for (const PlannedStage& stage : grid.stages) {
     const plan::Program& program = stage.choice.program;
     EXPECT_LE(stage.prediction.peak_bytes, budget);
     EXPECT_LE(budget, cluster.memory_bytes - cluster.reserved_bytes);

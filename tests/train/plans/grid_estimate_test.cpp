@@ -24,8 +24,8 @@ Number one_of(std::initializer_list<Number> numbers, std::mt19937& random) {
 }
 
 // A GPT on a cluster of GPUs, small enough that kernels take as long to issue as to compute.
-GridSearchWish random_wish(std::mt19937& random, int ranks) {
-  GridSearchWish wish;
+GridSearchRequest random_wish(std::mt19937& random, int ranks) {
+  GridSearchRequest wish;
   wish.config = parse_config("", "a test", {}, config_choices());
   wish.config.model.hidden = one_of<std::int64_t>({256, 512, 1024, 2048}, random);
   wish.config.model.heads = wish.config.model.hidden / 64;
@@ -51,10 +51,10 @@ TEST(GridEstimate, IsTheProgramsOnOneRank) {
   std::mt19937 random(19);
   std::vector<double> off;
   for (int number = 0; number < 40; ++number) {
-    const GridSearchWish wish = random_wish(random, 1);
+    const GridSearchRequest wish = random_wish(random, 1);
     GridSearchAnswer answer;
     try {
-      answer = search_grids(wish);
+      answer = search_grids_of_run(wish);
     } catch (const PlanError&) {
       continue;
     }
@@ -75,13 +75,13 @@ TEST(GridEstimate, IsTheProgramsOnOneRank) {
 std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, bool waits) {
   std::vector<double> off;
   for (int number = 0; number < wishes; ++number) {
-    GridSearchWish wish = random_wish(random, one_of({2, 4}, random));
+    GridSearchRequest wish = random_wish(random, one_of({2, 4}, random));
     wish.config.model.layers = one_of<std::int64_t>({4, 8}, random);
     wish.config.train.global_batch = 8;
     wish.cluster.issue_seconds = waits ? one_of({5e-6, 2e-5}, random) : 0;
     wish.cluster.software.waits_for_messages = waits;
     try {
-      for (const plan::RankedGrid& grid : search_grids(wish).search.best) {
+      for (const plan::RankedGrid& grid : search_grids_of_run(wish).search.best) {
         EXPECT_GE(grid.outcome.seconds, grid.bounds.seconds * (1 - 1e-12));
         if (grid.candidate.shape.pipeline == 1) continue;
         off.push_back(std::abs(grid.estimate.seconds / grid.outcome.seconds - 1));
@@ -122,16 +122,16 @@ TEST(GridEstimate, TheSearchFindsWhatAllPlansWouldShow) {
   std::int64_t planned = 0;
   std::int64_t all = 0;
   for (int number = 0; compared < cases; ++number) {
-    GridSearchWish wish = random_wish(random, one_of({1, 2, 3, 4, 6, 8}, random));
+    GridSearchRequest wish = random_wish(random, one_of({1, 2, 3, 4, 6, 8}, random));
     wish.config.model.layers = one_of<std::int64_t>({2, 3, 4}, random);
     wish.config.train.global_batch = one_of<std::int64_t>({2, 4, 6, 8}, random);
     wish.cluster.devices_per_node = one_of({2, 4, 8}, random);
     wish.budget_bytes = one_of<std::int64_t>({1, 2, 8}, random) << 30;
     wish.options.best = 10;
     try {
-      const GridSearchAnswer everything = search_grids(wish);
+      const GridSearchAnswer everything = search_grids_of_run(wish);
       wish.options.exhaustive = false;
-      const GridSearchAnswer quick = search_grids(wish);
+      const GridSearchAnswer quick = search_grids_of_run(wish);
       ++compared;
       planned += quick.search.planned;
       all += everything.search.planned;

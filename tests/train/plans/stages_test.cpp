@@ -110,7 +110,7 @@ struct Step {
 
 // One step of `model`, a whole one or a stage; within the predicted bytes.
 Step run_step(const nn::Model& model, plan::StepShape step, const std::string& policy, int rank,
-              exec::Machine machine) {
+              exec::RankResources resources) {
   step.micro_batches = micro_batches;
   step.element_bytes = {8, 0, 8, 8};
   step.optimizer_states = states;
@@ -130,13 +130,13 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
   }
   const nn::Products products = nn::Products::from_json(costs().products);
   const auto optimizer = optim::make_optimizer(RunConfig());
-  machine.device = &device;
-  machine.tier = &tier;
-  machine.state = &state;
-  machine.products = &products;
-  machine.optimizer = optimizer.get();
+  resources.device = &device;
+  resources.tier = &tier;
+  resources.state = &state;
+  resources.products = &products;
+  resources.optimizer = optimizer.get();
   Step result;
-  machine.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
+  resources.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
     const double* values = gradient.const_data_ptr<double>();
     result.gradients[model.graph.parameters[static_cast<std::size_t>(parameter)].name] = {
         values, values + gradient.numel()};
@@ -153,7 +153,7 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
                   [&](const auto& value) { return !contains(result.loaded, value.first); });
     return loaded;
   };
-  exec::Executor executor(model, program, machine);
+  exec::Executor executor(model, program, resources);
   result.outputs = executor.run(inputs);
   EXPECT_LE(result.outputs.peak_bytes, prediction.peak_bytes);
   EXPECT_GE(static_cast<double>(result.outputs.peak_bytes),
@@ -193,15 +193,15 @@ class StagesTest : public testing::Test {
     step.world_group = members_;
     step.pipeline = std::move(stage.place);
     step.pipeline.group = members_;
-    exec::Machine machine;
-    machine.pipeline = pipeline_.get();
-    machine.world = all_.get();
+    exec::RankResources resources;
+    resources.pipeline = pipeline_.get();
+    resources.world = all_.get();
     std::unique_ptr<dist::Transport> tied;
     if (!step.pipeline.tied_group.empty())
       tied = dist::make_transport("mpi", session_, thread_, step.pipeline.tied_group);
-    machine.tied = tied.get();
-    const Step found = run_step(model, step, policy, session_.rank(), machine);
-    const Step wanted = run_step(whole_, plan::StepShape(), policy, 0, exec::Machine());
+    resources.tied = tied.get();
+    const Step found = run_step(model, step, policy, session_.rank(), resources);
+    const Step wanted = run_step(whole_, plan::StepShape(), policy, 0, exec::RankResources());
     if (name == "1f1b") {
       std::vector<std::string> names;
       if (session_.rank() == 0) names = {"tokens"};

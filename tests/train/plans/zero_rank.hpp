@@ -66,7 +66,7 @@ inline exec::HostBatch batch_of(int number) {
   return exec::token_batch(number * batch, batch, sequence, vocabulary);
 }
 
-// Costs of this machine, so that transients are what they are.
+// Costs of this resources, so that transients are what they are.
 inline const plan::CostTable& costs_of(Precision precision) {
   static std::map<Precision, plan::CostTable> tables;
   const auto found = tables.find(precision);
@@ -123,15 +123,15 @@ class Rank {
   }
 
   exec::StepOutputs step(std::int64_t number) {
-    exec::Machine machine;
-    machine.device = device_.get();
-    machine.tier = tier_.get();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
-    machine.data = machine.world = transport_;
+    exec::RankResources resources;
+    resources.device = device_.get();
+    resources.tier = tier_.get();
+    resources.state = &state_;
+    resources.products = &products_;
+    resources.optimizer = optimizer_.get();
+    resources.data = resources.world = transport_;
     gradients_.clear();
-    machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+    resources.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       gradients_[parameter] = exec::copy_out(gradient);
     };
     exec::StepInputs inputs;
@@ -141,12 +141,12 @@ class Rank {
     inputs.learning_rate = 3e-3;
     inputs.clip_norm = 1;
     inputs.load = [this](int m) { return batch_of(rank_ * program_.micro_batches + m); };
-    exec::Executor executor(model_, program_, machine);
+    exec::Executor executor(model_, program_, resources);
     return executor.run(inputs);
   }
 
-  Together together(dist::Session& session) const {
-    Together result;
+  CollectivePhases together(dist::Session& session) const {
+    CollectivePhases result;
     if (ranks_ == 1) return result;
     result.rank = rank_;
     result.ranks = ranks_;
@@ -172,7 +172,7 @@ class Rank {
     return bytes_of_copy(model_.graph, shape_, program_.buckets, {rank_, 0, 0});
   }
   std::int64_t copied_bytes() const {
-    Together together;
+    CollectivePhases together;
     together.rank = rank_;
     together.ranks = ranks_;
     std::vector<std::byte> room(static_cast<std::size_t>(planned_bytes_of_copy()));

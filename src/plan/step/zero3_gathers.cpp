@@ -1,4 +1,4 @@
-#include "plan/step/gathers.hpp"
+#include "plan/step/zero3_gathers.hpp"
 
 #include <algorithm>
 #include <map>

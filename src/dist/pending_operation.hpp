@@ -8,20 +8,20 @@
 
 namespace garonne::dist {
 
-enum class Progress { None, Some, Done };
+enum class Advance { None, Some, Done };
 
-class Operation {
+class PendingOperation {
  public:
-  Operation() = default;
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-  virtual ~Operation() = default;
+  PendingOperation() = default;
+  PendingOperation(const PendingOperation&) = delete;
+  PendingOperation& operator=(const PendingOperation&) = delete;
+  virtual ~PendingOperation() = default;
 
   // Posts the first messages. Operations start in the order of their submission, on every rank:
   // that is what lets messages of several operations meet.
   virtual void start() = 0;
   // Looks at what has arrived and posts what follows; throws CommunicationError.
-  virtual Progress advance() = 0;
+  virtual Advance advance() = 0;
 };
 
 // Waiting between polls: first polls again at once, then lets others run, then sleeps, the longer
@@ -50,6 +50,6 @@ inline constexpr std::chrono::milliseconds wait_watched_every{250};
 
 // Starts the operation and polls it to its end on the calling thread. `waiting` is called with the
 // seconds so far, a few times a second.
-void complete(Operation& operation, const std::function<void(double)>& waiting = {});
+void complete(PendingOperation& operation, const std::function<void(double)>& waiting = {});
 
 }  // namespace garonne::dist

@@ -1,4 +1,4 @@
-#include "dist/operation.hpp"
+#include "dist/pending_operation.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -22,15 +22,15 @@ std::chrono::microseconds Backoff::next(bool& yield) {
   return std::min(longest, shortest * (1 + sleeps / 16));
 }
 
-void complete(Operation& operation, const std::function<void(double)>& waiting) {
+void complete(PendingOperation& operation, const std::function<void(double)>& waiting) {
   Backoff backoff(true);
   AwakeTime waited;
   auto told = AwakeTime::Clock::now();
   operation.start();
   for (;;) {
-    const Progress progress = operation.advance();
-    if (progress == Progress::Done) return;
-    if (progress == Progress::Some) backoff.reset();
+    const Advance progress = operation.advance();
+    if (progress == Advance::Done) return;
+    if (progress == Advance::Some) backoff.reset();
     bool yield = false;
     const auto pause = backoff.next(yield);
     if (pause.count() > 0) {
