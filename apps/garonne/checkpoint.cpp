@@ -167,11 +167,11 @@ void add_verify(CLI::App& checkpoint, Chosen& chosen) {
       ExitCode code = ExitCode::Done;
       for (const auto& folder : folders) {
         // All are looked at, whatever is wrong with one.
-        try {
-          const train::Manifest manifest = train::verify_checkpoint(folder);
-          fmt::print("{}: whole ({})\n", folder, counted(std::ssize(manifest.files), "file"));
-        } catch (const IoError& damaged) {
-          fmt::print(stderr, "garonne: {}\n", printable_message(damaged.what()));
+        const train::VerifiedCheckpoint found = train::look_through_checkpoint(folder);
+        if (found.wrong.empty()) {
+          fmt::print("{}: whole ({})\n", folder, counted(found.files, "file"));
+        } else {
+          fmt::print(stderr, "garonne: {}\n", printable_message(found.wrong));
           code = ExitCode::Data;
         }
       }

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,19 +17,6 @@
 
 namespace garonne::apps {
 namespace {
-
-// The tokens file that is there already; empty = none. A file that is none is refused later.
-std::string tokens_at(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return {};
-  try {
-    const data::TokenFileInfo info = data::inspect_token_file(path);
-    return fmt::format("a file of {} tokens of the tokenizer {}",
-                       info.tokens + info.validation_tokens, info.tokenizer);
-  } catch (const IoError&) {
-    return std::filesystem::file_size(path, error) > 0 ? "a file of tokens that was damaged" : "";
-  }
-}
 
 void add_text(CLI::App& data, Chosen& chosen) {
   CLI::App* command =
@@ -54,7 +40,7 @@ void add_text(CLI::App& data, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data text");
-      const std::string replaced = tokens_at(conversion->output);
+      const std::string replaced = data::tokens_at(conversion->output);
       std::vector<std::string> notes;
       conversion->note = [&](const std::string& note) { notes.push_back(note); };
       fmt::print("{}", data::describe(data::convert_text(*conversion)));

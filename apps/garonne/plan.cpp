@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -16,7 +14,6 @@
 #include "command.hpp"
 #include "counts.hpp"
 #include "exec/profile/cached_costs.hpp"
-#include "nn/model_kind.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"
 #include "plan/model/cost_table.hpp"
@@ -163,17 +160,7 @@ train::DataFacts facts_of(const RunConfig& config, const PlanOptions& options) {
     const auto fields = train::DescribedFields::parse(option, *options.fields);
     return train::facts_of_described(config, fields, option);
   }
-  try {
-    return train::facts_of(config);
-  } catch (const IoError&) {
-    std::error_code error;
-    if (nn::model_kind(config.model.kind).learns_from != nn::LearnsFrom::Fields ||
-        std::filesystem::exists(config.data.path, error))
-      throw;
-    throw IoError(
-        config.data.path,
-        "no such file; to plan before the data are there, give their sizes with --fields");
-  }
+  return train::facts_of_data_or_advice(config, "--fields");
 }
 
 Target target_of(const RunConfig& config, const PlanOptions& options) {

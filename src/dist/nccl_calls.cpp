@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <thread>
 
+#include "base/awake_time.hpp"
 #include "base/error.hpp"
 #include "dist/pending_operation.hpp"
 
@@ -49,11 +49,10 @@ void NcclCalls::settle(NcclCommunicator communicator, const std::string& activit
 }
 
 void NcclCalls::wait(const std::function<bool()>& there, const std::string& activity) const {
-  const auto start = std::chrono::steady_clock::now();
+  AwakeTime waited;
   Backoff backoff(true);
   while (!there()) {
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (limit_seconds_ > 0 && waited.count() > limit_seconds_) {
+    if (limit_seconds_ > 0 && waited.seconds() > limit_seconds_) {
       throw CommunicationError(
           activity, fmt::format("not there after {}; a rank of them has stopped, does something "
                                 "else, or cannot be reached (NCCL_DEBUG=INFO says more)",

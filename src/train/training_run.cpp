@@ -138,11 +138,13 @@ void TrainingRun::end_for_validation(const dist::AgreedError& failure, const Ste
                   failure.what(), metrics.step, metrics.step));
 }
 
-std::optional<double> TrainingRun::validate() {
+std::optional<double> TrainingRun::validate(bool may_give_up) {
   if (validation_micro_batches_ == 0) return std::nullopt;
   phase_->set(fmt::format("the validation after step {}", running_step_));
-  return validation_loss(setup_, choice_.evaluation, resources_, *workload_, reader_,
-                         validation_micro_batches_, session_, peak_bytes_);
+  return validation_loss(
+      setup_, choice_.evaluation, resources_, *workload_, reader_, validation_micro_batches_,
+      session_, peak_bytes_,
+      may_give_up ? [this] { return stop_->requested(); } : std::function<bool()>());
 }
 
 StepMetrics TrainingRun::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,
@@ -303,41 +305,46 @@ bool TrainingRun::train_step(std::int64_t step) {
   if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
     say(tracer_->outcome());
   say_note();
-  const bool last = step == config_.train.steps || stopping_;
+  bool last = step == config_.train.steps || stopping_;
   // The first steps tell whether a run goes as it should.
   constexpr std::int64_t always_told = 3;
   if (last || step % config_.log.every == 0 || step - start_.step <= always_told)
     say(step_text(metrics, config_.train.steps, seconds_left(step)));
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   validated_seconds_ = 0;
-  if (together[1] == asked_to_stop && step < config_.train.steps) {
-    // Who asks may end the process soon, so that nothing goes before what would be lost.
-    record(metrics);
-    save_what_is_due(step, last, together[3]);
-    if (due) validate_and_tell(metrics);
+  // Who asks may end the process soon, so that nothing goes before what would be lost.
+  bool saves_first = together[1] == asked_to_stop && step < config_.train.steps;
+  const bool validates = due || (last && !saves_first);
+  if (!saves_first && validates && !validate_and_tell(metrics, true)) {
+    saves_first = true;
+    stopping_ = true;
+    last = true;
+  }
+  record(metrics);
+  save_what_is_due(step, last, together[3]);
+  if (saves_first && validates) {
+    validate_and_tell(metrics, false);
     if (metrics.validation_loss) record(metrics);
-  } else {
-    if (due || last) validate_and_tell(metrics);
-    record(metrics);
-    save_what_is_due(step, last, together[3]);
   }
   if (bar_) bar_->advance_to(step);
   return !last;
 }
 
-void TrainingRun::validate_and_tell(StepMetrics& metrics) {
+// False where it was given up for a request to stop, which only happens where it may.
+bool TrainingRun::validate_and_tell(StepMetrics& metrics, bool may_give_up) {
   const auto start = Clock::now();
   try {
-    metrics.validation_loss = validate();
+    metrics.validation_loss = validate(may_give_up);
   } catch (const dist::AgreedError& failure) {
     end_for_validation(failure, metrics);
   }
-  if (!metrics.validation_loss) return;
+  if (!metrics.validation_loss) return validation_micro_batches_ == 0;
   metrics.validation_seconds = seconds_since(start);
   validated_seconds_ = metrics.validation_seconds;
   gauges_.validation_seconds += metrics.validation_seconds;
   say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", metrics.step, *metrics.validation_loss,
                   workload_->loss_unit()));
+  return true;
 }
 
 // `progress`: of what is being written, of all ranks.

@@ -76,11 +76,11 @@ class TrainingRun {
   void save_before_the_end(std::int64_t step);
   [[noreturn]] void end_for_validation(const dist::AgreedError& failure,
                                        const StepMetrics& metrics);
-  std::optional<double> validate();
+  std::optional<double> validate(bool may_give_up);
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
-  void validate_and_tell(StepMetrics& metrics);
+  bool validate_and_tell(StepMetrics& metrics, bool may_give_up);
   void save_what_is_due(std::int64_t step, bool last, std::int64_t progress);
   void record(const StepMetrics& metrics);
   bool has_lost_lock();

@@ -152,6 +152,29 @@ class StopTest(ProgramTest):
                     values = [[row.get(key) for row in metrics(folder)] for folder in (directory, whole)]
                     self.assertEqual(*values, key)
 
+    def test_a_validation_under_way_waits_for_the_state_to_be_saved(self):
+        """It is begun again behind that, so that the rows are those of a run that nobody stopped."""
+        text, tokens = self.folder / "long.txt", self.folder / "long.h5"
+        text.write_text("what is validated on for some time\n" * 100_000)
+        run("data", "text", text, "--output", tokens)
+        options = [*QUICK, "--data.validation", tokens, "--evaluation.every", 2]
+        guess, directory = self.folder / "validating-guess", self.folder / "validating"
+        self.train(guess, *self.to_go_on(guess, 0), *options, "--evaluation.batches", 64, "--train.steps", 2)
+        seconds = metrics(guess)[1]["validation_seconds"]
+        options += ["--evaluation.batches", min(50_000, max(64, round(64 * 10 / seconds)))]
+        job, log = self.start(directory, *options)
+        self.wait_for_text(job, log, "step       2/")
+        time.sleep(1)
+        self.assertNotIn("validation loss", pathlib.Path(log).read_text())
+        job.send_signal(signal.SIGUSR1)
+        begun = time.monotonic()
+        self.wait_for("a checkpoint", (directory / "checkpoints" / "step-2" / "manifest.json").exists, job)
+        self.assertNotIn("validation loss", pathlib.Path(log).read_text())
+        self.assertLess(time.monotonic() - begun, patient(8))
+        self.assert_ends(job, log, 75, 120)
+        self.assertEqual(self.check_saved(directory, 2), 2)
+        self.assertIsNotNone(metrics(directory)[1].get("validation_loss"))
+
     # As of a terminal that is closed.
     def test_a_hangup_alone_saves_and_under_nohup_does_nothing(self):
         self.stop("hung-up", signal.SIGHUP, QUICK)

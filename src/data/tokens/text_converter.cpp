@@ -371,4 +371,16 @@ TokenFileInfo convert_text(const TextConversion& conversion) {
   return inspect_token_file(conversion.output);
 }
 
+std::string tokens_at(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  try {
+    const TokenFileInfo info = inspect_token_file(path);
+    return fmt::format("a file of {} tokens of the tokenizer {}",
+                       info.tokens + info.validation_tokens, info.tokenizer);
+  } catch (const IoError&) {
+    return std::filesystem::file_size(path, error) > 0 ? "a file of tokens that was damaged" : "";
+  }
+}
+
 }  // namespace garonne::data

@@ -27,6 +27,10 @@ struct TextConversion {
   std::function<void(const std::string&)> note;
 };
 
+// What is at the path of an output that it would replace, as "a file of 9000 tokens of the
+// tokenizer byte"; empty where nothing is.
+std::string tokens_at(const std::string& path);
+
 // Writes a file beside `output`, makes it durable, then renames it, so that `output` is whole or
 // what it was before; a failure removes the partial file. Returns the description of what was
 // written. ConfigError: no input, a tokenizer that is not known or

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -80,6 +81,14 @@ nlohmann::ordered_json to_json(const CheckpointSummary& summary) {
   row.update(nlohmann::ordered_json{
       {"files", summary.files}, {"tensors", summary.tensors}, {"bytes", summary.bytes}});
   return row;
+}
+
+VerifiedCheckpoint look_through_checkpoint(const std::string& checkpoint) {
+  try {
+    return {std::ssize(verify_checkpoint(checkpoint).files), ""};
+  } catch (const IoError& damaged) {
+    return {0, damaged.what()};
+  }
 }
 
 }  // namespace garonne::train

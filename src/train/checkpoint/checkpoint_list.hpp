@@ -27,4 +27,10 @@ std::vector<CheckpointSummary> summarise_checkpoints(const std::string& run_dire
 std::string to_text(const CheckpointSummary& summary);
 nlohmann::ordered_json to_json(const CheckpointSummary& summary);
 
+struct VerifiedCheckpoint {
+  std::int64_t files = 0;
+  std::string wrong;  // what verify_checkpoint() throws; empty where it is whole
+};
+VerifiedCheckpoint look_through_checkpoint(const std::string& checkpoint);
+
 }  // namespace garonne::train

@@ -1,22 +1,53 @@
 #include "train/evaluation/evaluation.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <vector>
 
+#include "base/seconds.hpp"
 #include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
+namespace {
+
+// When ranks that share a validation ask each other whether it is to go on: about once a second.
+class GivingUp {
+ public:
+  GivingUp(const std::function<bool()>& asked, dist::Session& session)
+      : asked_(asked), session_(session) {}
+
+  // Before a round; collective over all ranks.
+  bool before(std::int64_t round) {
+    if (!asked_ || round == 0) return false;
+    if (round == 1) {
+      const double seconds = session_.all_reduce_max(std::vector{seconds_since(began_)})[0];
+      rounds_between_ = seconds < 1 ? static_cast<std::int64_t>(1 / std::max(seconds, 1e-3)) : 1;
+    }
+    if (round % rounds_between_ != 0) return false;
+    return session_.all_reduce_max(std::vector<std::int64_t>{asked_() ? 1 : 0})[0] != 0;
+  }
+
+ private:
+  const std::function<bool()>& asked_;
+  dist::Session& session_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::int64_t rounds_between_ = 1;
+};
+
+}  // namespace
 
 std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t validation_samples) {
   return std::min(config.evaluation.batches, validation_samples / config.train.micro_batch);
 }
 
 std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
-                                      const exec::RankResources& resources, const Workload& workload,
+                                      const exec::RankResources& resources,
+                                      const Workload& workload,
                                       const std::shared_ptr<data::Reader>& reader,
                                       const ValidationBatches& batches, dist::Session& session,
-                                      std::int64_t& peak_bytes) {
+                                      std::int64_t& peak_bytes,
+                                      const std::function<bool()>& gives_up) {
   const std::int64_t micro_batches = batches.batches();
   const auto ranks = static_cast<std::int64_t>(setup.grid.shape().data);
   const auto mine = static_cast<std::int64_t>(setup.grid.coordinates_of(session.rank()).data);
@@ -56,7 +87,12 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
   };
   const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
-  for (std::int64_t round = 0; round < runs; ++round) {
+  GivingUp giving_up(gives_up, session);
+  bool given_up = false;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    given_up = giving_up.before(round);
+    if (given_up) break;
+    if (round >= runs) continue;
     const exec::StepOutputs outputs = executor.run(inputs);
     if (round < my_rounds && !outputs.report.empty())
       losses[static_cast<std::size_t>(round)] = outputs.report[0];
@@ -65,6 +101,7 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
   session.agree([&] {
     if (unread) throw *unread;
   });
+  if (given_up) return {};
   const std::vector<double> all = session.all_gather(losses);
   std::vector<double> in_order;
   for (std::int64_t j = 0; j < micro_batches; ++j) {
@@ -74,14 +111,19 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
   return batches.means(in_order);
 }
 
-double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::RankResources& resources, const Workload& workload,
-                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
-                       dist::Session& session, std::int64_t& peak_bytes) {
+std::optional<double> validation_loss(const Setup& setup, const plan::Program& program,
+                                      const exec::RankResources& resources,
+                                      const Workload& workload,
+                                      const std::shared_ptr<data::Reader>& reader,
+                                      std::int64_t micro_batches, dist::Session& session,
+                                      std::int64_t& peak_bytes,
+                                      const std::function<bool()>& gives_up) {
   const ValidationBatches batches(workload.validation_sources(), micro_batches,
                                   setup.config.train.micro_batch);
-  return batches.weighted(
-      validation_losses(setup, program, resources, workload, reader, batches, session, peak_bytes));
+  const std::vector<double> means = validation_losses(setup, program, resources, workload, reader,
+                                                      batches, session, peak_bytes, gives_up);
+  if (means.empty()) return std::nullopt;
+  return batches.weighted(means);
 }
 
 }  // namespace garonne::train

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "data/reader.hpp"
 #include "dist/session.hpp"
@@ -20,17 +23,23 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 // The mean loss of each source over its micro-batches, which are shared out over the data axis and
 // whose losses are added in their order, so that every grid gives the same numbers to rounding.
 // Throws AgreedError where a rank cannot read its samples. Collective over all ranks. `peak_bytes`
-// is raised to the peak of this rank.
+// is raised to the peak of this rank. `gives_up` is asked about once a second, on all ranks; where
+// it says so on one, nothing comes back. It may be empty.
 std::vector<double> validation_losses(const Setup& setup, const plan::Program& program,
-                                      const exec::RankResources& resources, const Workload& workload,
+                                      const exec::RankResources& resources,
+                                      const Workload& workload,
                                       const std::shared_ptr<data::Reader>& reader,
                                       const ValidationBatches& batches, dist::Session& session,
-                                      std::int64_t& peak_bytes);
+                                      std::int64_t& peak_bytes,
+                                      const std::function<bool()>& gives_up = {});
 
 // Their mean by the weights of the sources, over about `micro_batches` (ValidationBatches).
-double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::RankResources& resources, const Workload& workload,
-                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
-                       dist::Session& session, std::int64_t& peak_bytes);
+std::optional<double> validation_loss(const Setup& setup, const plan::Program& program,
+                                      const exec::RankResources& resources,
+                                      const Workload& workload,
+                                      const std::shared_ptr<data::Reader>& reader,
+                                      std::int64_t micro_batches, dist::Session& session,
+                                      std::int64_t& peak_bytes,
+                                      const std::function<bool()>& gives_up = {});
 
 }  // namespace garonne::train

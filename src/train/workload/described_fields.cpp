@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <numbers>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
 #include "base/sphere_grid.hpp"
+#include "nn/model_kind.hpp"
 #include "train/workload/field_workload.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -119,6 +122,20 @@ DataFacts facts_of_described(const RunConfig& config, const DescribedFields& fie
   if (!has_validation(config)) facts.validation_samples = 0;
   facts.fields = field_shape(config, info, neutral_statistics(config, info));
   return facts;
+}
+
+DataFacts facts_of_data_or_advice(const RunConfig& config, const std::string& option) {
+  try {
+    return facts_of(config);
+  } catch (const IoError&) {
+    std::error_code error;
+    if (nn::model_kind(config.model.kind).learns_from != nn::LearnsFrom::Fields ||
+        std::filesystem::exists(config.data.path, error))
+      throw;
+    throw IoError(
+        config.data.path,
+        "no such file; to plan before the data are there, give their sizes with " + option);
+  }
 }
 
 }  // namespace garonne::train

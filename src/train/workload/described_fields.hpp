@@ -27,4 +27,8 @@ struct DescribedFields {
 DataFacts facts_of_described(const RunConfig& config, const DescribedFields& fields,
                              const std::string& option);
 
+// facts_of(), whose IoError says, where the data of a model on fields are not there, that `option`
+// takes their sizes.
+DataFacts facts_of_data_or_advice(const RunConfig& config, const std::string& option);
+
 }  // namespace garonne::train
