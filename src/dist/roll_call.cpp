@@ -88,7 +88,8 @@ RollCall::RollCall(Session& session, double first_line, std::function<std::strin
     : session_(session),
       first_line_(first_line),
       doing_(std::move(doing)),
-      listeners_(std::min(session.size(), most_listeners)) {
+      listeners_(std::min(session.size(), most_listeners)),
+      last_heard_(static_cast<std::size_t>(session.size())) {
   if (session.size() == 1) return;
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(mpi_world(session).communicator(), &handle), "MPI_Comm_dup");
@@ -193,6 +194,7 @@ void RollCall::hear_answers(double seconds) {
     Questions& questions = questions_[static_cast<std::size_t>(answer.sender)];
     questions.unanswered = 0;
     questions.doing = answer.text.substr(std::min<std::size_t>(1, answer.text.size()));
+    last_heard_[static_cast<std::size_t>(answer.sender)] = questions.doing;
     answered_ = seconds;
     if (answer.text.starts_with(at_work)) at_work_ = seconds;
   }
@@ -254,6 +256,19 @@ std::string RollCall::answers_of(const std::vector<int>& missing) const {
   return quiet.empty() ? ", but answer: " + is : "; " + is + ", and " + names_of(quiet) + not_yet;
 }
 
+// Where they are and what they were last heard to be in, of the first few.
+std::string RollCall::places_of(const std::vector<int>& ranks) const {
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, ranks.size()); ++i) {
+    const auto rank = static_cast<std::size_t>(ranks[i]);
+    if (rank >= places_.size()) continue;
+    text += (text.empty() ? ": " : "; ") + places_[rank];
+    if (!last_heard_[rank].empty()) text += " last answered " + last_heard_[rank];
+  }
+  return text;
+}
+
 void RollCall::waiting(double seconds, double limit, bool wants_answers) {
   if (!communicator_) return;
   waits_ = true;
@@ -275,7 +290,8 @@ void RollCall::waiting(double seconds, double limit, bool wants_answers) {
   if (wants_answers && speaker && !dead.empty()) {
     throw CommunicationError(
         doing_(), names_of(dead) + (dead.size() == 1 ? " does" : " do") +
-                      " not answer: the process was stopped, or its node or network hangs");
+                      " not answer: the process was stopped, or its node or network hangs" +
+                      places_of(dead));
   }
   // Who speaks asks those that are missing. The others leave all to it, as long as some listener
   // answers: it speaks, hears another one speak, or is at work.
@@ -292,7 +308,8 @@ void RollCall::waiting(double seconds, double limit, bool wants_answers) {
     throw CommunicationError(
         doing_(), (speaker ? text("not arrived") : std::string("somebody has not arrived")) +
                       " within " + std::to_string(static_cast<long>(limit)) +
-                      " s (run.timeout); stopped, or stuck outside of communication");
+                      " s (run.timeout); stopped, or stuck outside of communication" +
+                      (speaker ? places_of(gone) : ""));
   }
   if (seconds < next_line_) return;
   next_line_ += first_line_;

@@ -28,6 +28,9 @@ class RollCall {
   RollCall(const RollCall&) = delete;
   RollCall& operator=(const RollCall&) = delete;
 
+  // Hosts and coordinates of all ranks, by which those that are missing are named, once known.
+  void set_places(std::vector<std::string> places) { places_ = std::move(places); }
+
   // To be called a few times a second by a rank that has been waiting for so long. Throws
   // CommunicationError, which names who is missing, once for `limit` seconds, unless that is 0,
   // nobody has answered that it is at work: all wait for each other, or who is missing does not
@@ -49,6 +52,7 @@ class RollCall {
   void hear_answers(double seconds);
   std::vector<int> others_of_listeners() const;
   std::string answers_of(const std::vector<int>& missing) const;
+  std::string places_of(const std::vector<int>& ranks) const;
   std::vector<int> silent(const std::vector<int>& missing, double seconds) const;
   void listen(double seconds);
   std::vector<int> missing(double seconds) const;
@@ -73,6 +77,8 @@ class RollCall {
     std::string doing;  // as last answered
   };
   std::vector<Questions> questions_;         // by rank
+  std::vector<std::string> last_heard_;      // by rank, in whatever wait
+  std::vector<std::string> places_;          // by rank; empty = not known yet
   std::atomic<bool> waits_{false};           // this rank does
   std::vector<std::unique_ptr<Sent>> sent_;  // of the thread
   std::atomic<bool> ending_{false};

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -109,6 +110,18 @@ std::string Session::place() const {
   std::string text = "[rank " + std::to_string(rank_) + "/" + std::to_string(size_) + " " + host_;
   if (!coordinates_.empty()) text += " " + coordinates_;
   return text + "]";
+}
+
+void Session::set_coordinates(std::string text) {
+  coordinates_ = std::move(text);
+  if (!roll_call_) return;
+  const std::vector<std::string> gathered = gather(place());
+  std::string lines;
+  for (const std::string& one : gathered) lines += one + "\n";
+  std::istringstream all(broadcast(lines));
+  std::vector<std::string> places;
+  for (std::string line; std::getline(all, line);) places.push_back(line);
+  roll_call_->set_places(std::move(places));
 }
 
 void Session::abort(ExitCode code, std::string_view message) noexcept {

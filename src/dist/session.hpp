@@ -59,7 +59,8 @@ class Session {
   bool uses_mpi() const { return world_ != nullptr; }
 
   // How messages about this rank call its place in the grid ("data 1, pipeline 0, tensor 0").
-  void set_coordinates(std::string text) { coordinates_ = std::move(text); }
+  // Collective over all ranks.
+  void set_coordinates(std::string text);
   // "[rank 1/4 node07 data 1, pipeline 0, tensor 0]".
   std::string place() const;
 

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -135,6 +136,9 @@ class Executor {
   void use_graphs(GraphUse use, std::optional<double> least_share_of_issue = std::nullopt);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();
+  // The exchange with other ranks that was waited for last, by its instruction; empty before the
+  // first one. Any thread.
+  std::string last_exchange() const;
 
  private:
   struct Running;
@@ -195,6 +199,13 @@ class Executor {
                                 std::function<dist::Ticket()> start);
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);
   void receive(const plan::Instruction& instruction, std::size_t number, Running& running);
+  struct SumOverRanks {
+    at::Tensor data;
+    dist::SumType type;
+    dist::Transport& transport;
+    void* staging = nullptr;  // null where the sum takes none
+  };
+  SumOverRanks sum_over_ranks(const plan::Instruction& instruction, Running& running);
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
   void reduce_scatter(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_gather(const plan::Instruction& instruction, std::size_t number, Running& running);
@@ -230,8 +241,9 @@ class Executor {
   const nn::Model& model_;
   const plan::Program& program_;
   RankResources resources_;
-  StaticBuffers static_buffers_;         // of the state
-  std::vector<std::string> activities_;  // by instruction
+  std::atomic<std::int64_t> last_exchange_{-1};  // an instruction
+  StaticBuffers static_buffers_;                 // of the state
+  std::vector<std::string> activities_;          // by instruction
   bool updates_ = false;
 
   // Of a GPU.

@@ -54,6 +54,11 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
   return *found;
 }
 
+std::string Executor::last_exchange() const {
+  const std::int64_t number = last_exchange_;
+  return number < 0 ? std::string() : activities_[as_index(number)];
+}
+
 void Executor::await_transfer(std::size_t number, Running& running) {
   Transfer& transfer = running.transfers.at(number);
   if (transfer.copies) {
@@ -66,6 +71,7 @@ void Executor::await_transfer(std::size_t number, Running& running) {
   expect(transfer.transport != nullptr && !transfer.joined, "a wait without its reduction");
   transfer.transport->wait(transfer.ticket);
   transfer.joined = true;
+  last_exchange_ = static_cast<std::int64_t>(number);
 }
 
 // What it does is started by the lane of the instruction.
@@ -105,36 +111,37 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
                     });
 }
 
-void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
-                          Running& running) {
-  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
+// What a sum over ranks takes besides its data; the staging buffer is made.
+Executor::SumOverRanks Executor::sum_over_ranks(const plan::Instruction& instruction,
+                                                Running& running) {
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[as_index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
-  const dist::SumType type = sum_type(instruction, data);
-  dist::Transport& transport = transport_of(instruction);
+  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
+  return {data, sum_type(instruction, data), transport_of(instruction),
+          scratch.numel() > 0 ? scratch.data_ptr() : nullptr};
+}
+
+void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
+                          Running& running) {
+  const SumOverRanks sum = sum_over_ranks(instruction, running);
   // The buffer may end in padding, for which there is no staging.
-  const std::int64_t elements = instruction.channel->bytes / dist::scalar_bytes(type.wire);
-  expect_of(instruction, elements <= data.numel(), "sums more than there is");
-  hand_to_transport(number, running, transport,
-                    [&transport, elements, type, address = data.data_ptr(),
-                     room = scratch.numel() > 0 ? scratch.data_ptr() : nullptr] {
-                      return transport.all_reduce_sum(address, elements, type, room);
+  const std::int64_t elements = instruction.channel->bytes / dist::scalar_bytes(sum.type.wire);
+  expect_of(instruction, elements <= sum.data.numel(), "sums more than there is");
+  hand_to_transport(number, running, sum.transport,
+                    [&transport = sum.transport, elements, type = sum.type,
+                     address = sum.data.data_ptr(), staging = sum.staging] {
+                      return transport.all_reduce_sum(address, elements, type, staging);
                     });
 }
 
 void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
                               Running& running) {
-  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
-  const int staging = instruction.arguments.staging;
-  at::Tensor scratch = at::empty({program_.buffers[as_index(staging)].bytes}, options(at::kByte));
-  make(instruction, staging, scratch, running);
-  const dist::SumType type = sum_type(instruction, data);
-  dist::Transport& transport = transport_of(instruction);
-  hand_to_transport(number, running, transport,
-                    [&transport, type, address = data.data_ptr(), elements = data.numel(),
-                     room = scratch.data_ptr()] {
-                      return transport.reduce_scatter_sum(address, elements, type, room);
+  const SumOverRanks sum = sum_over_ranks(instruction, running);
+  hand_to_transport(number, running, sum.transport,
+                    [&transport = sum.transport, type = sum.type, address = sum.data.data_ptr(),
+                     elements = sum.data.numel(), staging = sum.staging] {
+                      return transport.reduce_scatter_sum(address, elements, type, staging);
                     });
 }
 

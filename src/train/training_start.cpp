@@ -434,6 +434,11 @@ void TrainingRun::begin() {
     };
   }
   executor_.emplace(setup_.model, program_, resources_);
+  phase_->set_detail([tier = tier_.get(), executor = &*executor_] {
+    const std::string activity = tier->activity();
+    const std::string last = executor->last_exchange();
+    return last.empty() || activity.empty() ? activity : activity + " (after " + last + ")";
+  });
   if (device_->kind() == DeviceKind::Cuda)
     session_.agree([&] { executor_->use_graphs(graph_use(config_)); });
   session_.agree([&] {

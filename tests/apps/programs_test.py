@@ -64,6 +64,7 @@ class RunProgramTest(ProgramTest):
                 (("--model.hidden", 64), ("another model",)),
                 (("--train.micro_batch", 4), ("another model",)),
                 (("--train.precision", "bfloat16"), ("another model",)),
+                (("--optimizer.weight_decays", "qkv=0.5"), ("another model",)),
                 (("--train.global_batch", 16), ("has 4 micro-batches", "make 8")),
                 (("--memory.budget", "300 kB"), ("has a peak of", "300000 B"))):
             self.refused(*options, "--run-program", folder, words=(*words, "rank_0.json"))

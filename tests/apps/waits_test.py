@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -83,6 +84,10 @@ class WaitsTest(ProgramTest):
                 rank = {"step": 0, "collective": 0}.get(name, 1)
                 said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} does not answer.*", text)
                 self.assertIsNotNone(said, text[-3000:])
+                if name != "start":  # coordinates are of the run's grid
+                    self.assertRegex(said[0], rf": \[rank {rank}/2 {re.escape(socket.gethostname())} data \d+.*\]")
+                if name in ("step", "send", "collective"):
+                    self.assertRegex(said[0], r"step \d+, .* \(after .*\) failed")
                 seconds = ended[name] - struck[name]
                 print(f"stopped in {name}: over after {seconds:.0f} s: {said[0]}", flush=True)
                 # The job is over some seconds after the rank was named: others get time to say what they see.

@@ -1,5 +1,6 @@
 // Spherical harmonic transforms in float64 for generators and their checks: of scalars, and between
-// winds and their vorticity and divergence.
+// winds and their vorticity and divergence. Apart from those of models, which are of scalars alone,
+// since generated data keep their bits whatever becomes of kernels, and since this room uses none.
 #pragma once
 
 #include <cstdint>

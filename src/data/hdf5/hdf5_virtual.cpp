@@ -173,7 +173,12 @@ void VirtualSources::add_parts(std::int64_t here, std::int64_t there, std::size_
         fmt::format("what it takes of its source \"{}\" has another shape there than here", named));
   }
 
-  // One part for each combination of runs.
+  add_combinations(part, moving, followed);
+}
+
+// One part for each combination of runs.
+void VirtualSources::add_combinations(Part part, const IndexGrid& moving,
+                                      const IndexGrid& followed) {
   std::vector<std::vector<std::pair<Steps, Steps>>> runs;
   std::size_t parts = 1;
   for (std::size_t axis = 0; axis < moving.size(); ++axis) {

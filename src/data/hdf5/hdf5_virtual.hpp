@@ -82,6 +82,8 @@ class VirtualSources {
   std::string find(const std::string& file) const;
   void add_parts(std::int64_t here, std::int64_t there, std::size_t source,
                  std::span<const std::int64_t> shape);
+  void add_combinations(Part part, const std::vector<std::vector<Steps>>& moving,
+                        const std::vector<std::vector<Steps>>& followed);
   void check_coverage(std::span<const std::int64_t> shape);
   void check_sources(const std::shared_ptr<ForeignReader>& foreign);
   void check_part(const Part& part, const Hdf5Dataset& dataset) const;

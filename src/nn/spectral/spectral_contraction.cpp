@@ -167,4 +167,15 @@ std::unique_ptr<SpectralContraction> make_dense_contraction(const ContractionSiz
   return std::make_unique<DenseContraction>(sizes, deviation);
 }
 
+std::int64_t converted_parameter_bytes(const SpectralContraction& contraction,
+                                       const Declaration& declaration) {
+  if (!has_master(declaration.precision)) return 0;
+  std::int64_t bytes = 0;
+  for (const auto& parameter : contraction.parameters()) {
+    bytes += declaration.allocation(std::accumulate(parameter.shape.begin(), parameter.shape.end(),
+                                                    std::int64_t{4}, std::multiplies<>()));
+  }
+  return bytes;
+}
+
 }  // namespace garonne::nn

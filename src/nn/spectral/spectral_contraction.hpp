@@ -86,6 +86,11 @@ std::int64_t cp_rank(const ContractionSizes& sizes, double rank);
 std::unique_ptr<SpectralContraction> make_cp_contraction(const ContractionSizes& sizes, double rank,
                                                          double deviation, bool factorized);
 
+// Of conversions, and of the parameters of the contraction in the type of the transforms; 0 where
+// they have it.
+std::int64_t converted_parameter_bytes(const SpectralContraction& contraction,
+                                       const Declaration& declaration);
+
 // The parts that forms of weights share.
 namespace spectral {
 

@@ -127,17 +127,6 @@ class SpectralLayer : public Node {
         context.products->input_gradient(context.queue, given, arguments.parameters[0]));
   }
 
-  // Conversions and the parameters of the contraction in the type of the transforms.
-  std::int64_t converted_parameters(const Declaration& declaration) const {
-    if (!has_master(declaration.precision)) return 0;
-    std::int64_t bytes = 0;
-    for (const auto& parameter : contraction_->parameters()) {
-      bytes += declaration.allocation(std::accumulate(
-          parameter.shape.begin(), parameter.shape.end(), std::int64_t{4}, std::multiplies<>()));
-    }
-    return bytes;
-  }
-
   std::int64_t forward_transients(const Declaration& declaration, bool keep) const {
     AllocationSketch sketch(declaration);
     const std::int64_t element = state_bytes(declaration.precision);
@@ -145,7 +134,8 @@ class SpectralLayer : public Node {
     std::int64_t x = converts ? sketch.make(rows_ * inputs_, element) : 0;
     const std::int64_t spectrum = transform_.sketch_analyse(sketch, batch_, inputs_, element);
     sketch.drop(x);
-    const std::int64_t parameters = sketch.make(converted_parameters(declaration), 1);
+    const std::int64_t parameters =
+        sketch.make(converted_parameter_bytes(*contraction_, declaration), 1);
     const std::int64_t product = contraction_->sketch_forward(sketch, element);
     sketch.drop(parameters);
     if (!keep) sketch.drop(spectrum);
@@ -170,7 +160,8 @@ class SpectralLayer : public Node {
     const std::int64_t given = converts ? sketch.make(rows_ * outputs_, element) : 0;
     const std::int64_t spectrum = transform_.sketch_analyse(sketch, batch_, outputs_, element);
     sketch.drop(given);
-    const std::int64_t parameters = sketch.make(converted_parameters(declaration), 1);
+    const std::int64_t parameters =
+        sketch.make(converted_parameter_bytes(*contraction_, declaration), 1);
     const std::int64_t product = contraction_->sketch_backward(sketch, element);
     sketch.drop(parameters);
     sketch.drop(spectrum);

@@ -3,9 +3,6 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include <functional>
-#include <numeric>
-
 #include "kernels/bias.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
@@ -106,7 +103,8 @@ class SpectralContractionNode : public Node {
     const std::int64_t element = state_bytes(declaration.precision);
     const auto transients = [&](bool backward) {
       AllocationSketch sketch(declaration);
-      const std::int64_t parameters = sketch.make(converted_parameters(declaration), 1);
+      const std::int64_t parameters =
+          sketch.make(converted_parameter_bytes(*contraction_, declaration), 1);
       if (backward) {
         contraction_->sketch_backward(sketch, element);
       } else {
@@ -144,16 +142,6 @@ class SpectralContractionNode : public Node {
     std::vector<at::Tensor> all;
     for (const auto& parameter : parameters) all.push_back(for_transform(parameter));
     return all;
-  }
-
-  std::int64_t converted_parameters(const Declaration& declaration) const {
-    if (!has_master(declaration.precision)) return 0;
-    std::int64_t bytes = 0;
-    for (const auto& parameter : contraction_->parameters()) {
-      bytes += declaration.allocation(std::accumulate(
-          parameter.shape.begin(), parameter.shape.end(), std::int64_t{4}, std::multiplies<>()));
-    }
-    return bytes;
   }
 
   ContractionSizes sizes_;

@@ -18,6 +18,7 @@ std::string model_hash(const ModelGraph& graph) {
     text += fmt::format("parameter {} {} {} {} {} {} {} {} {}\n", parameter.name, parameter.shape,
                         parameter.elements, parameter.decays, parameter.complex, parameter.tied,
                         parameter.counted, parameter.replicated, parameter.sums_over_tensor);
+    if (parameter.weight_decay) text += fmt::format("decay {}\n", *parameter.weight_decay);
   }
   for (const auto& node : graph.nodes) {
     text +=

@@ -127,6 +127,31 @@ void open_axes(TrainedModel& trained, dist::Session& session) {
   session.set_coordinates(to_string(trained.setup.grid.coordinates_of(rank)));
 }
 
+// Of this rank's part of the model.
+void load_parameters(const SavedPoint& saved_as, int rank, TrainedModel& trained) {
+  trained.optimizer = optim::make_optimizer(trained.config);
+  trained.tier = trained.device->make_tier(trained.budget_bytes);
+  // What runs forward only has no use for states of the optimizer; and a run that has them below
+  // its device may have no room for them on it.
+  trained.setup.step.optimizer_states.clear();
+  const std::size_t parameters = trained.setup.model.graph.parameters.size();
+  take_part(rank, trained.budget_bytes, trained.setup);
+  // What was imported has parameters alone.
+  const Manifest& manifest = saved_as.start.manifest;
+  const bool is_imported = manifest.tensors.size() == parameters;
+  const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
+  const exec::DeviceScope scope(*trained.tier);
+  trained.state = exec::initial_state(trained.device->compute(), trained.setup.model,
+                                      trained.setup.declaration.precision,
+                                      static_cast<std::uint64_t>(trained.config.train.seed),
+                                      std::vector<StateSpec>(), trained.device->staging());
+  if (!saved_as.start.checkpoint.empty()) {
+    load_checkpoint(saved_as.start.checkpoint, manifest, trained.setup.model, {}, trained.state,
+                    saved_as.of_run ? saved * parameters : manifest.tensors.size(),
+                    saved_as.allowed);
+  }
+}
+
 }  // namespace
 
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
@@ -190,26 +215,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     } else {
       trained.products = nn::Products::from_json(products);
     }
-    trained.optimizer = optim::make_optimizer(trained.config);
-    trained.tier = trained.device->make_tier(trained.budget_bytes);
-    // What runs forward only has no use for states of the optimizer; and a run that has them below
-    // its device may have no room for them on it.
-    trained.setup.step.optimizer_states.clear();
-    const std::size_t parameters = trained.setup.model.graph.parameters.size();
-    take_part(grid ? session.rank() : 0, trained.budget_bytes, trained.setup);
-    // What was imported has parameters alone.
-    const bool is_imported = manifest.tensors.size() == parameters;
-    const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
-    const exec::DeviceScope scope(*trained.tier);
-    trained.state = exec::initial_state(trained.device->compute(), trained.setup.model,
-                                        trained.setup.declaration.precision,
-                                        static_cast<std::uint64_t>(trained.config.train.seed),
-                                        std::vector<StateSpec>(), trained.device->staging());
-    if (!start.checkpoint.empty()) {
-      load_checkpoint(start.checkpoint, manifest, trained.setup.model, {}, trained.state,
-                      saved_as.of_run ? saved * parameters : manifest.tensors.size(),
-                      saved_as.allowed);
-    }
+    load_parameters(saved_as, grid ? session.rank() : 0, trained);
   });
   if (trained.setup.grid.ranks() > 1) open_axes(trained, session);
   return trained;

@@ -279,6 +279,28 @@ class FieldForecast::Member {
   ForecastWindow window_;
 };
 
+std::size_t FieldForecast::start_of(std::int64_t number) const {
+  return static_cast<std::size_t>(number / setting_.members);
+}
+
+std::size_t FieldForecast::member_of(std::int64_t number) const {
+  return static_cast<std::size_t>(number % setting_.members);
+}
+
+// Steps that the file, which is rank 0's alone, holds of these, by rank.
+std::vector<std::int64_t> FieldForecast::steps_there(dist::Session& session,
+                                                     data::ForecastFile* file, std::int64_t first,
+                                                     std::int64_t end) const {
+  std::vector<std::int64_t> there(static_cast<std::size_t>(session.size()), setting_.leads);
+  if (file != nullptr) {
+    for (std::int64_t number = first; number < end; ++number) {
+      there[static_cast<std::size_t>(number - first)] =
+          file->finished(start_of(number), member_of(number));
+    }
+  }
+  return session.all_reduce_min(there);
+}
+
 void FieldForecast::run(dist::Session& session, data::ForecastFile* file, bool show_progress) {
   const data::FieldDatasetInfo& info = setting_.fields;
   std::optional<data::FieldDataset> dataset;
@@ -290,30 +312,14 @@ void FieldForecast::run(dist::Session& session, data::ForecastFile* file, bool s
   const MissingValues missing(
       workload_.statistics(), static_cast<std::int64_t>(info.input_channels.size()),
       static_cast<std::int64_t>(info.target_channels.size()), info.plane(info.points[0]));
-  const auto members = static_cast<std::size_t>(setting_.members);
   const std::int64_t all = setting_.members * static_cast<std::int64_t>(setting_.starts.size());
   std::vector<float> state(static_cast<std::size_t>(info.target_values(info.points[0])));
   Progress progress("forecast", all * setting_.leads, !show_progress || session.rank() != 0);
   progress.advance_to(0);
-  // Rank 0's alone.
-  const auto start_of = [&](std::int64_t number) {
-    return static_cast<std::size_t>(number) / members;
-  };
-  const auto member_of = [&](std::int64_t number) {
-    return static_cast<std::size_t>(number) % members;
-  };
   for (std::int64_t first = 0; first < all; first += session.size()) {
     const std::int64_t mine = first + session.rank();
     const std::int64_t end = std::min<std::int64_t>(all, first + session.size());
-    // Steps that the file holds, by rank.
-    std::vector<std::int64_t> there(static_cast<std::size_t>(session.size()), setting_.leads);
-    if (file != nullptr) {
-      for (std::int64_t number = first; number < end; ++number) {
-        there[static_cast<std::size_t>(number - first)] =
-            file->finished(start_of(number), member_of(number));
-      }
-    }
-    there = session.all_reduce_min(there);
+    const std::vector<std::int64_t> there = steps_there(session, file, first, end);
     std::optional<Member> member;
     session.agree([&] {
       if (mine < end && there[static_cast<std::size_t>(session.rank())] < setting_.leads)

@@ -59,6 +59,11 @@ class FieldForecast {
  private:
   class Member;
   void settle_step(const data::FieldStep& own);
+  // Of forecast `number`.
+  std::size_t start_of(std::int64_t number) const;
+  std::size_t member_of(std::int64_t number) const;
+  std::vector<std::int64_t> steps_there(dist::Session& session, data::ForecastFile* file,
+                                        std::int64_t first, std::int64_t end) const;
   std::int64_t find_start(const data::FieldDataset& dataset, const std::string& text) const;
 
   TrainedModel& trained_;
