@@ -114,7 +114,11 @@ std::string Session::place() const {
 
 void Session::set_coordinates(std::string text) {
   coordinates_ = std::move(text);
-  if (!roll_call_) return;
+  if (roll_call_) tell_places();
+}
+
+// Of all ranks to the roll call; collective over all ranks.
+void Session::tell_places() {
   const std::vector<std::string> gathered = gather(place());
   std::string lines;
   for (const std::string& one : gathered) lines += one + "\n";
@@ -144,6 +148,7 @@ void Session::watch_waits(double first_line, double limit, std::function<std::st
   doing_ = std::move(doing);
   wait_limit_ = limit;
   roll_call_ = std::make_unique<RollCall>(*this, first_line, doing_);
+  tell_places();
 }
 
 void Session::waiting(double seconds, bool limited) {

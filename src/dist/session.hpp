@@ -124,6 +124,7 @@ class Session {
   void carry_out(std::unique_ptr<PendingOperation> operation);
   bool watches_waits() const { return roll_call_ != nullptr; }
   void waiting(double seconds, bool limited);
+  void tell_places();
   void all_gather_bytes(const void* mine, void* all, std::size_t bytes_each);
   void broadcast_bytes(void* data, std::size_t bytes, int root);
 

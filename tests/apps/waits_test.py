@@ -84,8 +84,10 @@ class WaitsTest(ProgramTest):
                 rank = {"step": 0, "collective": 0}.get(name, 1)
                 said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} does not answer.*", text)
                 self.assertIsNotNone(said, text[-3000:])
-                if name != "start":  # coordinates are of the run's grid
-                    self.assertRegex(said[0], rf": \[rank {rank}/2 {re.escape(socket.gethostname())} data \d+.*\]")
+                if name != "start":  # before ranks know of each other
+                    # Coordinates are known once the run has its grid.
+                    coordinates = "" if name == "data" else r" data \d+, pipeline \d+, tensor 0"
+                    self.assertRegex(said[0], rf": \[rank {rank}/2 {re.escape(socket.gethostname())}{coordinates}\]")
                 if name in ("step", "send", "collective"):
                     self.assertRegex(said[0], r"step \d+, .* \(after .*\) failed")
                 seconds = ended[name] - struck[name]
