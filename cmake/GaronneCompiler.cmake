@@ -20,6 +20,11 @@ add_library(garonne_warnings INTERFACE)
 set(garonne_warning_flags
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
   -Woverloaded-virtual -Wundef -Wcast-align -Wdouble-promotion -Wformat=2 -Wextra-semi)
+if(GARONNE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # What is local to a source is global to those that are compiled behind it.
+  list(TRANSFORM garonne_warning_flags REPLACE "^-Wshadow$" "-Wshadow=local")
+  list(APPEND garonne_warning_flags -Wno-subobject-linkage)
+endif()
 # nvcc hands host code to g++ with line directives and helper code of its own, which -Wpedantic and
 # the like would blame on us; it gets the short list.
 target_compile_options(garonne_warnings INTERFACE

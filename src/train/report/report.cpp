@@ -126,7 +126,7 @@ ordered_json memory_json(const RankProgram& rank) {
 // What choices.json says of the machine.
 struct RunMachine {
   int threads = 0;
-  std::optional<device::GpuFacts> gpu;
+  std::optional<device::GpuFacts> gpu = {};
 };
 
 RunMachine machine_of_run(const std::string& run_directory) {
