@@ -104,10 +104,6 @@ void Saver::save_other(const std::string& folder, const exec::ModelState& state,
 void Saver::save_apart(std::int64_t step, const std::optional<StepMetrics>& unwritten,
                        FileMeeting& meeting) const {
   const std::string& directory = run_.config.run.directory;
-  meeting.phase([&] {
-    if (run_.lock != nullptr && run_.lock->lost())
-      throw IoError(directory, "is another run's by now, so nothing is written there");
-  });
   if (session_.rank() == 0 && unwritten && unwritten->step == step)
     MetricsFile(directory, step, [](const std::string&) {}).append(*unwritten);
   CollectivePhases apart = members();

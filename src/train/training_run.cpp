@@ -126,6 +126,15 @@ void TrainingRun::save_before_the_end(std::int64_t step) {
   }
 }
 
+// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
+void TrainingRun::watch_waits() {
+  constexpr double first_line = 60;
+  const auto limit = static_cast<double>(config_.run.timeout);
+  phase_->set("the start of the run");
+  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
+                       [phase = phase_] { return phase->text(); });
+}
+
 // After a validation that could not be made: the step is recorded and saved, and the error says so.
 void TrainingRun::end_for_validation(const dist::AgreedError& failure, const StepMetrics& metrics) {
   record(metrics);

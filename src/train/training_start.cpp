@@ -271,15 +271,6 @@ void TrainingRun::plan() {
   saving_ = agree_on_saving(setup_, choice_, program_, budget_, session_);
 }
 
-// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
-void TrainingRun::watch_waits() {
-  constexpr double first_line = 60;
-  const auto limit = static_cast<double>(config_.run.timeout);
-  phase_->set("the start of the run");
-  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
-                       [phase = phase_] { return phase->text(); });
-}
-
 // Parameters alone: the optimizer begins anew.
 void TrainingRun::load_initial() {
   if (initial_.checkpoint.empty()) return;
@@ -484,6 +475,10 @@ void TrainingRun::begin() {
                           .last_step = config_.train.steps,
                           .saved_step = [this] { return saver_->saved_step(); },
                           .save = nullptr,
+                          .expect_own_directory =
+                              [this] {
+                                if (lock_) lock_->expect_own();
+                              },
                           .abandon = [this] { saver_->abandon(); }};
   // A process that is a copy of this one has nothing of a GPU.
   if (device_->kind() != DeviceKind::Cuda) {

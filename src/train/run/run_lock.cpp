@@ -361,6 +361,12 @@ bool RunLock::in_place() const {
   return seen && seen->text == text_;
 }
 
+void RunLock::expect_own() const {
+  const auto seen = Seen::at(path_);
+  if (seen && seen->text != text_)
+    throw IoError(folder_, "is another run's by now, so nothing is written there");
+}
+
 // Returns where it is worth another try; throws where somebody works in the folder.
 void RunLock::judge() {
   const auto seen = Seen::at(path_);

@@ -87,6 +87,9 @@ class RunLock {
   void check_now();
   // Whether check() has found that somebody else holds the lock.
   bool lost() const { return lost_; }
+  // Throws IoError where somebody else holds the lock by now. Changes nothing, so that a process
+  // which has only a copy of the memory of this one's may ask.
+  void expect_own() const;
 
   // Removes what the destructor would and makes nothing more, for a process that is about to end
   // without destroying anything. Any thread, also while another one is in take(), which then takes

@@ -23,14 +23,14 @@ constexpr std::int64_t mebibyte = 1024 * kibibyte;
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Version 1 says "without end" by a whole_number near 2^63.
+  // Version 1 says "without end" by a number near 2^63.
   if (error != std::errc() || end != text.data() + text.size() || value < 0 ||
       value >= std::int64_t{1} << 60)
     return std::nullopt;
   return value;
 }
 
-// The first word of a file, if it is a whole_number: "max" is none.
+// The first word of a file, if it is a number: "max" is none.
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -38,7 +38,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return whole_number(word);
 }
 
-// The whole_number behind a name, in files of lines such as "name 12" or "Name: 12 kB".
+// The number behind a name, in files of lines such as "name 12" or "Name: 12 kB".
 std::optional<std::int64_t> number_of(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -172,7 +172,7 @@ AvailableMemory available_memory(const MemorySources& sources, int ranks_on_node
 }
 
 std::string describe_automatic_budget(int ranks_on_node, std::int64_t budget_bytes) {
-  // What is free was another whole_number when the budget was taken; what binds was the same.
+  // What is free was another number when the budget was taken; what binds was the same.
   const AvailableMemory found = available_memory(MemorySources::of_this_process(), ranks_on_node);
   return fmt::format(
       "memory.budget = auto: {} a rank, by {}{}\n", format_bytes(budget_bytes), found.source,

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -114,6 +115,9 @@ std::optional<Failure> run_beyond_launcher(std::vector<int> uses,
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  if (WIFSIGNALED(status))
+    return Failure{ExitCode::Data,
+                   fmt::format("its process was ended by signal {}", WTERMSIG(status))};
   return Failure{ExitCode::Data, failure};
 }
 
@@ -189,10 +193,19 @@ void StopWatch::end_process(ExitCode code, const std::string& text) {
 void StopWatch::note_where_it_stopped(std::int64_t step) const {
   if (session_.rank() != 0) return;
   const auto failure = run_beyond_launcher({}, [&] {
-    FileMeeting meeting(parting_folder(run_directory_, step, token_), 0, 1, patience,
-                        [] { return 0; });
-    note_stopped(run_directory_, step);
+    const std::string meeting_folder = parting_folder(run_directory_, step, token_);
+    FileMeeting meeting(meeting_folder, 0, 1, patience, [] { return 0; });
+    auto pulse = std::make_unique<PartingPulse>(meeting_folder);
+    std::exception_ptr thrown;
+    try {
+      if (training_.expect_own_directory) training_.expect_own_directory();
+      note_stopped(run_directory_, step);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    pulse.reset();
     meeting.leave();
+    if (thrown) std::rethrow_exception(thrown);
   });
   if (failure) say(fmt::format("warning: {}\n", failure->text));  // the state itself is saved
 }
@@ -250,6 +263,9 @@ void StopWatch::part() {
                         [=] { return bytes_in(folder) + bytes_in(partial); });
     std::unique_ptr<PartingPulse> pulse;
     if (session_.rank() == 0) pulse = std::make_unique<PartingPulse>(folder);
+    meeting.phase([&] {
+      if (training_.expect_own_directory) training_.expect_own_directory();
+    });
     training_.save(step, meeting);
     if (session_.rank() == 0) remove_begun(run_directory_);
     if (session_.rank() == 0 && code == ExitCode::Requeue) note_stopped(run_directory_, step);

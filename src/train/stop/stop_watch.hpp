@@ -30,6 +30,9 @@ struct WatchedTraining {
   // of the run but a copy of its memory, and meets the other ranks only as given. Empty where that
   // is not enough, as for the state on a GPU: then every request is for the loop.
   std::function<void(std::int64_t step, FileMeeting& meeting)> save;
+  // Throws IoError where the directory is another run's by now. In such a process, too; may be
+  // empty.
+  std::function<void()> expect_own_directory = {};
   // Whatever the loop has others write ends as soon as it can, and nobody waits for it; the loop is
   // held then, for good.
   std::function<void()> abandon = {};

@@ -242,7 +242,9 @@ TEST(RunLock, ARunThatLostItWritesNoMore) {
   TakenLock lock(scratch.path(), ignore);
   lock.check();
   const nlohmann::json mine = lock_in(scratch.path());
+  lock.expect_own();
   fs::remove(scratch.path("lock"));
+  lock.expect_own();
   std::this_thread::sleep_for(1100ms);
   lock.check();
   EXPECT_EQ(lock_in(scratch.path()), mine) << "made again";
@@ -250,6 +252,9 @@ TEST(RunLock, ARunThatLostItWritesNoMore) {
   other["token"] = "another";
   other["host"] = "node07";
   write_lock(scratch.path(), other);
+  // At once, and without remembering it.
+  expect_io_error(scratch.path(), "another run's", [&] { lock.expect_own(); });
+  EXPECT_FALSE(lock.lost());
   std::this_thread::sleep_for(1100ms);
   expect_io_error(scratch.path("lock"), "node07", [&] { lock.check(); });
 }
