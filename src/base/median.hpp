@@ -16,4 +16,13 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+// The same, but of an even number of values the higher of the two in the middle: one that was
+// measured.
+inline double high_median(std::vector<double> values) {
+  expect(!values.empty(), "nothing has no median");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
 }  // namespace garonne

@@ -137,8 +137,8 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
       for (std::size_t turn = 0; turn < base.seconds.size(); ++turn) {
         ratios.push_back(contender.seconds[turn] / base.seconds[turn] - 1);
       }
-      contender.row.step_seconds = median(contender.seconds);
-      contender.row.added_share = median(ratios);
+      contender.row.step_seconds = high_median(contender.seconds);
+      contender.row.added_share = high_median(ratios);
       contender.row.planned_added = contender.row.planned_seconds / base.row.planned_seconds - 1;
     }
     rows.push_back(contender.row);
