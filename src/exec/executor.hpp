@@ -203,7 +203,7 @@ class Executor {
     at::Tensor data;
     dist::SumType type;
     dist::Transport& transport;
-    void* staging = nullptr;  // null where the sum takes none
+    at::Tensor staging;  // of no bytes where the sum takes none
   };
   SumOverRanks sum_over_ranks(const plan::Instruction& instruction, Running& running);
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);

@@ -118,8 +118,7 @@ Executor::SumOverRanks Executor::sum_over_ranks(const plan::Instruction& instruc
   at::Tensor scratch = at::empty({program_.buffers[as_index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
   const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
-  return {data, sum_type(instruction, data), transport_of(instruction),
-          scratch.numel() > 0 ? scratch.data_ptr() : nullptr};
+  return {data, sum_type(instruction, data), transport_of(instruction), scratch};
 }
 
 void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
@@ -128,11 +127,12 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   // The buffer may end in padding, for which there is no staging.
   const std::int64_t elements = instruction.channel->bytes / dist::scalar_bytes(sum.type.wire);
   expect_of(instruction, elements <= sum.data.numel(), "sums more than there is");
-  hand_to_transport(number, running, sum.transport,
-                    [&transport = sum.transport, elements, type = sum.type,
-                     address = sum.data.data_ptr(), staging = sum.staging] {
-                      return transport.all_reduce_sum(address, elements, type, staging);
-                    });
+  hand_to_transport(
+      number, running, sum.transport,
+      [&transport = sum.transport, elements, type = sum.type, address = sum.data.data_ptr(),
+       room = sum.staging.numel() > 0 ? sum.staging.data_ptr() : nullptr] {
+        return transport.all_reduce_sum(address, elements, type, room);
+      });
 }
 
 void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
@@ -140,8 +140,8 @@ void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t 
   const SumOverRanks sum = sum_over_ranks(instruction, running);
   hand_to_transport(number, running, sum.transport,
                     [&transport = sum.transport, type = sum.type, address = sum.data.data_ptr(),
-                     elements = sum.data.numel(), staging = sum.staging] {
-                      return transport.reduce_scatter_sum(address, elements, type, staging);
+                     elements = sum.data.numel(), room = sum.staging.data_ptr()] {
+                      return transport.reduce_scatter_sum(address, elements, type, room);
                     });
 }
 
