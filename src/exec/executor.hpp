@@ -136,8 +136,8 @@ class Executor {
   void use_graphs(GraphUse use, std::optional<double> least_share_of_issue = std::nullopt);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();
-  // The exchange with other ranks that was waited for last in the step under way, by its
-  // instruction; empty before the first one. Any thread.
+  // The exchange with other ranks that was waited for last, by its instruction; empty before the
+  // first one. Any thread.
   std::string last_exchange() const;
 
  private:

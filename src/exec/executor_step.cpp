@@ -66,7 +66,6 @@ StepOutputs Executor::run(const StepInputs& inputs) {
       break;
   }
   resources_.tier->set_activity("");
-  last_exchange_ = -1;  // the activities of others follow
   take_copy_seconds(*running);
   return std::move(running->outputs);
 }

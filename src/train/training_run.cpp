@@ -135,6 +135,15 @@ void TrainingRun::watch_waits() {
                        [phase = phase_] { return phase->text(); });
 }
 
+// To those who are waited for or wait: the instruction under way, and of steps the exchange before.
+void TrainingRun::show_instructions(bool of_steps) {
+  phase_->set_detail([tier = tier_.get(), executor = of_steps ? &*executor_ : nullptr] {
+    const std::string activity = tier->activity();
+    const std::string last = executor == nullptr ? std::string() : executor->last_exchange();
+    return last.empty() || activity.empty() ? activity : activity + " (after " + last + ")";
+  });
+}
+
 // After a validation that could not be made: the step is recorded and saved, and the error says so.
 void TrainingRun::end_for_validation(const dist::AgreedError& failure, const StepMetrics& metrics) {
   record(metrics);
@@ -150,10 +159,13 @@ void TrainingRun::end_for_validation(const dist::AgreedError& failure, const Ste
 std::optional<double> TrainingRun::validate(bool may_give_up) {
   if (validation_micro_batches_ == 0) return std::nullopt;
   phase_->set(fmt::format("the validation after step {}", running_step_));
-  return validation_loss(
+  show_instructions(false);  // those of another executor
+  const std::optional<double> loss = validation_loss(
       setup_, choice_.evaluation, resources_, *workload_, reader_, validation_micro_batches_,
       session_, peak_bytes_,
       may_give_up ? [this] { return stop_->requested(); } : std::function<bool()>());
+  show_instructions(true);
+  return loss;
 }
 
 StepMetrics TrainingRun::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,

@@ -69,6 +69,7 @@ class TrainingRun {
   void say_where_it_begins();
   void begin_run_directory();
   void watch_waits();
+  void show_instructions(bool of_steps);
   void begin();
   exec::HostBatch load(int micro_batch);
   exec::StepOutputs run_step(std::int64_t step);

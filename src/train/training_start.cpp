@@ -313,7 +313,7 @@ void TrainingRun::make_state() {
   phase_->set("making or loading the state");
   optimizer_ = optim::make_optimizer(config_);
   make_tier();
-  phase_->set_detail([tier = tier_.get()] { return tier->activity(); });
+  show_instructions(false);
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
@@ -425,11 +425,7 @@ void TrainingRun::begin() {
     };
   }
   executor_.emplace(setup_.model, program_, resources_);
-  phase_->set_detail([tier = tier_.get(), executor = &*executor_] {
-    const std::string activity = tier->activity();
-    const std::string last = executor->last_exchange();
-    return last.empty() || activity.empty() ? activity : activity + " (after " + last + ")";
-  });
+  show_instructions(true);
   if (device_->kind() == DeviceKind::Cuda)
     session_.agree([&] { executor_->use_graphs(graph_use(config_)); });
   session_.agree([&] {
