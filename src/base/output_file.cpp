@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/lower_case.hpp"
 
 namespace garonne {
 namespace {
@@ -91,9 +92,7 @@ OutputKind json_output(std::string name, std::vector<std::string> formats) {
 
 void expect_suffix(const std::string& option, const std::string& path, const std::string& written,
                    const std::vector<std::string>& formats) {
-  std::string suffix = std::filesystem::path(path).extension().string();
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const std::string suffix = lower_case(std::filesystem::path(path).extension().string());
   const auto* const promise =
       std::find_if(promises.begin(), promises.end(),
                    [&](const Promise& candidate) { return candidate.suffix == suffix; });

@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/lower_case.hpp"
 
 namespace garonne::device {
 namespace {
 
 // The system writes addresses in lower case, with four digits of domain.
 std::string name_in_system(std::string bus_id) {
-  std::ranges::transform(bus_id, bus_id.begin(),
-                         [](unsigned char letter) { return std::tolower(letter); });
+  bus_id = lower_case(std::move(bus_id));
   const auto colon = bus_id.find(':');
   if (colon != std::string::npos && colon > 4 && bus_id.find_first_not_of('0') >= colon - 4) {
     bus_id.erase(0, colon - 4);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/median.hpp"
 #include "base/seconds.hpp"
 #include "optim/schedule.hpp"
 #include "train/evaluation/evaluation.hpp"
@@ -193,10 +194,8 @@ StepMetrics TrainingRun::metrics_of(const exec::StepOutputs& outputs, std::int64
 double TrainingRun::seconds_left(std::int64_t step) const {
   constexpr std::ptrdiff_t most = 64;
   const auto count = std::min(most, static_cast<std::ptrdiff_t>(step_seconds_.size()));
-  std::vector<double> seconds(step_seconds_.end() - count, step_seconds_.end());
-  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), median, seconds.end());
-  return *median * static_cast<double>(config_.train.steps - step);
+  return high_median({step_seconds_.end() - count, step_seconds_.end()}) *
+         static_cast<double>(config_.train.steps - step);
 }
 
 void TrainingRun::with_space_advice(const std::function<void()>& work) const {

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <numbers>
 
 #include "base/error.hpp"
+#include "base/lower_case.hpp"
 #include "data/layouts/field_layout.hpp"
 
 namespace garonne::data {
@@ -68,10 +68,8 @@ std::string boundaries(const Hdf5File& file) {
   const std::vector<std::string> names = file.groups("boundary_conditions");
   for (const std::string& name : names) {
     const Hdf5Attributes attributes = file.attributes("boundary_conditions/" + name);
-    std::string kind = attributes.has("bc_type") ? attributes.text("bc_type") : "";
-    std::transform(kind.begin(), kind.end(), kind.begin(),
-                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-    if (kind != "periodic") return "box";
+    const std::string kind = attributes.has("bc_type") ? attributes.text("bc_type") : "";
+    if (lower_case(kind) != "periodic") return "box";
   }
   return names.empty() ? "box" : "periodic";
 }

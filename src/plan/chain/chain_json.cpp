@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/json_input.hpp"
+#include "plan/model/file_seconds.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -16,7 +17,6 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
 constexpr std::int64_t most_total_bytes = std::int64_t{1} << 60;
-constexpr double most_block_seconds = 1e12;
 constexpr double least_rate = 1e-6;  // so that no copy takes for ever
 constexpr double most_rate = 1e18;
 
@@ -50,13 +50,9 @@ std::int64_t bytes_of(const JsonPlace& place) {
   return place.integer(0, most_bytes);
 }
 
-double block_seconds(const JsonPlace& place) {
-  return place.number(0, most_block_seconds);
-}
-
 PassCost pass_from(const JsonPlace& place) {
   place.expect_keys({"seconds", "transient_bytes"});
-  return {block_seconds(place.key("seconds")), bytes_of(place.key("transient_bytes"))};
+  return {seconds_of(place.key("seconds")), bytes_of(place.key("transient_bytes"))};
 }
 
 ChainOption option_from(const JsonPlace& place, const ChainBlock& block) {

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/json_input.hpp"
 #include "plan/graph/graph_replay.hpp"
+#include "plan/model/file_seconds.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -17,7 +18,6 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t largest_bytes = std::int64_t{1} << 48;
 constexpr std::int64_t largest_total = std::int64_t{1} << 52;
-constexpr double most_task_seconds = 1e12;
 
 TaskValue value_from(const JsonPlace& place) {
   place.expect_keys({"name", "bytes"}, {"live_at_start", "live_at_end"});
@@ -133,7 +133,7 @@ class GraphCheck {
     const TaskOption& option = task.options[static_cast<std::size_t>(o)];
     check_bytes(name + ".transient_bytes", option.transient_bytes);
     if (!std::isfinite(option.seconds) || option.seconds < 0 ||
-        option.seconds > most_task_seconds) {
+        option.seconds > most_file_seconds) {
       fail(name + ".seconds", fmt::format("{}", option.seconds), "is no number from 0 to 1e12");
     }
     ++options_;

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "plan/model/file_seconds.hpp"
 
 namespace garonne::plan {
 namespace {
 
 // What one number of a file may be, so that sums over a model are numbers too.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
-constexpr double most_seconds = 1e12;
 constexpr double most_roof = 1e18;
 constexpr double most_disk_rate = 1e15;  // bytes a second
 
@@ -72,7 +72,7 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
     for (const auto& [folder, source] : root.key("disks").members()) {
       source.expect_keys({"latency_seconds", "write", "read"});
       DiskRates rates;
-      rates.latency_seconds = source.key("latency_seconds").number(0, most_seconds);
+      rates.latency_seconds = seconds_of(source.key("latency_seconds"));
       rates.write = source.key("write").number(1, most_disk_rate);
       rates.read = source.key("read").number(1, most_disk_rate);
       table.disks.emplace(folder, rates);
@@ -86,7 +86,7 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
         {"pinned", issue_keys[0].first, issue_keys[1].first, issue_keys[2].first,
          issue_keys[3].first});
     const auto seconds = [&place = source](const char* name) {
-      return place.key(name).number(0, most_seconds);
+      return seconds_of(place.key(name));
     };
     const auto bytes = [&place = source](const char* name) {
       return place.key(name).integer(0, most_bytes);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "base/contains.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/whole_number.hpp"
 
 namespace garonne::plan {
 
@@ -33,12 +33,8 @@ namespace {
 constexpr std::int64_t most_number = 1'000'000;
 
 std::optional<std::int64_t> number(const std::string& text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || stopped != end || value < 0 || value > most_number)
-    return std::nullopt;
-  return value;
+  const auto value = whole_number(text);
+  return value && *value >= 0 && *value <= most_number ? value : std::nullopt;
 }
 
 }  // namespace
@@ -117,13 +113,15 @@ void set_directives(const TomlEntry& entry, JobFacts& facts) {
   std::istringstream words(facts.directives);
   for (std::string word; words >> word;) {
     if (word.front() != '-')
-      refuse_entry(entry, "must be options of sbatch such as \"--constraint=a100 --account=abc@a100\"");
+      refuse_entry(entry,
+                   "must be options of sbatch such as \"--constraint=a100 --account=abc@a100\"");
   }
 }
 
 void set_time_limit(const TomlEntry& entry, JobFacts& facts) {
   const auto minutes = parse_time_limit(line_of(entry));
-  if (!minutes) refuse_entry(entry, "must be a time limit of Slurm such as \"20:00:00\" or \"1-12\"");
+  if (!minutes)
+    refuse_entry(entry, "must be a time limit of Slurm such as \"20:00:00\" or \"1-12\"");
   facts.most_minutes = *minutes;
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/lane.hpp"
+#include "plan/model/file_seconds.hpp"
 #include "plan/program/program.hpp"
 #include "plan/program/trained_json.hpp"
 
@@ -18,7 +19,6 @@ using nlohmann::ordered_json;
 // Of all buffers or messages, so that sums of what a file says are numbers too.
 constexpr std::int64_t most_bytes_in_all = std::int64_t{1} << 62;
 // As most_file_bytes is.
-constexpr double most_file_seconds = 1e12;
 constexpr std::int64_t most_granularity_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t most_keep_options = 256;
 
@@ -65,10 +65,6 @@ ordered_json arguments_to_json(const Arguments& arguments) {
 void add_bytes(std::int64_t bytes, std::int64_t& in_all, const JsonPlace& place) {
   in_all += bytes;
   if (in_all > most_bytes_in_all) place.refuse("makes more than 2^62 in all");
-}
-
-double seconds_of(const JsonPlace& place) {
-  return place.number(0, most_file_seconds);
 }
 
 bool truth_or_no(const JsonPlace& place, std::string_view key) {

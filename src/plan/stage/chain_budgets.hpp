@@ -16,6 +16,9 @@ namespace garonne::plan {
 // The chain's model of memory counts a little more than the nodes need, so that sequences for a
 // budget larger by so much may fit, too: the planner traces them all.
 inline constexpr double largest_chain_budget = 1.3;
+constexpr std::int64_t most_chain_bytes(std::int64_t available) {
+  return static_cast<std::int64_t>(largest_chain_budget * static_cast<double>(available));
+}
 
 // Why solvers of chains have no answer; empty where there is a chain.
 std::string refusal_without_chain(const StageProblem& problem);

@@ -13,10 +13,6 @@ namespace {
 // among many.
 constexpr int budgets_above = 4;
 
-std::int64_t most_bytes(std::int64_t available) {
-  return static_cast<std::int64_t>(largest_chain_budget * static_cast<double>(available));
-}
-
 std::optional<NodeSchedule> schedule_within(const StageProblem& problem, const ChainSolver& solver,
                                             std::int64_t budget_bytes) {
   return schedule_of_sequence(
@@ -30,7 +26,7 @@ std::vector<NodeSchedule> solve(const StageProblem& problem, const ChainSolver& 
   std::vector<NodeSchedule> found;
   std::int64_t fits = available;
   std::int64_t target = available;
-  std::int64_t too_much = most_bytes(available);
+  std::int64_t too_much = most_chain_bytes(available);
   for (int k = 0; k <= budgets_above && fits < too_much; ++k) {
     auto schedule = schedule_within(problem, solver, target);
     const bool within =
@@ -50,7 +46,7 @@ std::vector<NodeSchedule> leanest(const StageProblem& problem, const ChainSolver
   auto schedule = within(bytes);
   if (!schedule) {
     const std::int64_t all = available_to_chain(problem, std::numeric_limits<std::int64_t>::max());
-    schedule = shortest_schedule(bytes, most_bytes(all), within);
+    schedule = shortest_schedule(bytes, most_chain_bytes(all), within);
   }
   if (!schedule) return {};
   return {std::move(*schedule)};

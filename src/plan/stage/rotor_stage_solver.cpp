@@ -8,16 +8,12 @@ namespace {
 
 constexpr int chain_budgets = 48;
 
-std::int64_t most_bytes(std::int64_t available) {
-  return static_cast<std::int64_t>(largest_chain_budget * static_cast<double>(available));
-}
-
 std::vector<NodeSchedule> solve(const StageProblem& problem, std::int64_t budget_bytes,
                                 const NodeSchedule&) {
   if (!problem.chain) return {};
   const std::int64_t available = available_to_chain(problem, budget_bytes);
   if (available == 0) return {};
-  const std::int64_t most = most_bytes(available);
+  const std::int64_t most = most_chain_bytes(available);
   const RotorTable table(problem.chain->chain, most, chain_options(problem.chain->chain));
   const std::int64_t least = table.minimum_budget_bytes();
   std::vector<NodeSchedule> found;
@@ -40,7 +36,7 @@ std::vector<NodeSchedule> leanest(const StageProblem& problem) {
   auto schedule = schedule_of_sequence(problem, least.sequence(bytes));
   if (schedule) return {std::move(*schedule)};
   const std::int64_t enough =
-      most_bytes(available_to_chain(problem, std::numeric_limits<std::int64_t>::max()));
+      most_chain_bytes(available_to_chain(problem, std::numeric_limits<std::int64_t>::max()));
   if (enough <= bytes) return {};
   const RotorTable table(chain, enough, chain_options(chain));
   schedule = shortest_schedule(bytes, enough, [&](std::int64_t budget) {

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/key_limits.hpp"
+#include "base/lower_case.hpp"
 #include "train/checkpoint/package_form.hpp"
 
 namespace garonne::train {
@@ -148,9 +147,7 @@ RunConfig::Model model_keys(const JsonPlace& arguments, const nn::FieldShape& fi
   const JsonPlace factorization = arguments.key("factorization");
   if (factorization.json().is_null()) return keys;
   keys.kind = "tfno";
-  keys.factorization = factorization.text();
-  std::transform(keys.factorization.begin(), keys.factorization.end(), keys.factorization.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  keys.factorization = lower_case(factorization.text());
   if (keys.factorization != "tucker" && keys.factorization != "cp")
     factorization.refuse("must be null, Tucker or CP");
   keys.rank = arguments.key("rank").number();

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/progress.hpp"
+#include "base/whole_number.hpp"
 #include "data/fields/cf_time.hpp"
 #include "data/fields/field_match.hpp"
 #include "data/file_identity.hpp"
@@ -25,15 +25,6 @@
 
 namespace garonne::train {
 namespace {
-
-// A whole number, if the text is one and nothing else.
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
 
 // Frames before `frame` in its run.
 std::int64_t frames_before(const data::FieldDataset& dataset, std::int64_t frame) {

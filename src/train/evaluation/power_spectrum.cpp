@@ -4,7 +4,6 @@
 #include <cmath>
 #include <complex>
 #include <functional>
-#include <numbers>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -16,7 +15,6 @@ namespace garonne::train {
 namespace {
 
 constexpr double earth_radius = 6371e3;  // metres
-constexpr double radians_per_degree = std::numbers::pi / 180;
 
 std::int64_t count_of(const std::vector<std::int64_t>& points) {
   return std::accumulate(points.begin(), points.end(), std::int64_t{1}, std::multiplies<>());

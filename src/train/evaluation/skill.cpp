@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -14,8 +13,6 @@
 
 namespace garonne::train {
 namespace {
-
-constexpr double radians = std::numbers::pi / 180;
 
 void scale_to_mean_one(std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -42,7 +39,7 @@ std::optional<SphereGrid> quadrature_grid(const data::FieldDatasetInfo& info) {
   const double sign = latitudes.front() > latitudes.back() ? 1 : -1;
   const double step = 180.0 / static_cast<double>(latitudes.size());
   for (std::size_t row = 0; row < latitudes.size(); ++row) {
-    const double expected = sign * (90 - grid.colatitudes[row] / radians);
+    const double expected = sign * (90 - grid.colatitudes[row] / radians_per_degree);
     if (std::abs(latitudes[row] - expected) > 0.02 * step) return std::nullopt;
   }
   return grid;
@@ -73,7 +70,7 @@ Weighting make_weighting(const std::string& name, const data::FieldDatasetInfo& 
   if (chosen == "cos-latitude") {
     std::vector<double> weights;
     for (const double latitude : latitudes) {
-      weights.push_back(std::max(0.0, std::cos(latitude * radians)));
+      weights.push_back(std::max(0.0, std::cos(latitude * radians_per_degree)));
     }
     scale_to_mean_one(weights);
     return {chosen, std::move(weights)};

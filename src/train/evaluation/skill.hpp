@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 #include "data/fields/field_dataset.hpp"
 
 namespace garonne::train {
+
+inline constexpr double radians_per_degree = std::numbers::pi / 180;
 
 // What the points of a field count in means over them.
 //   cos-latitude  the cosine of the latitude (FourCastNet)

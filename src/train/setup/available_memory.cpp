@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/whole_number.hpp"
 
 namespace garonne::train {
 namespace {
@@ -20,14 +20,10 @@ namespace {
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t mebibyte = 1024 * kibibyte;
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Version 1 says "without end" by a number near 2^63.
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 ||
-      value >= std::int64_t{1} << 60)
-    return std::nullopt;
-  return value;
+// Version 1 says "without end" by a number near 2^63.
+std::optional<std::int64_t> number_below_no_limit(std::string_view text) {
+  const auto value = whole_number(text);
+  return value && *value >= 0 && *value < std::int64_t{1} << 60 ? value : std::nullopt;
 }
 
 // The first word of a file, if it is a number: "max" is none.
@@ -35,7 +31,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string word;
   if (!(file >> word)) return std::nullopt;
-  return whole_number(word);
+  return number_below_no_limit(word);
 }
 
 // The number behind a name, in files of lines such as "name 12" or "Name: 12 kB".
@@ -45,7 +41,7 @@ std::optional<std::int64_t> number_of(const std::string& path, std::string_view 
     std::istringstream words(line);
     std::string first;
     std::string second;
-    if (words >> first >> second && first == name) return whole_number(second);
+    if (words >> first >> second && first == name) return number_below_no_limit(second);
   }
   return std::nullopt;
 }
@@ -124,7 +120,7 @@ void add_slurm(const MemorySources& sources, std::int64_t resident, int ranks, L
   const auto variable = [&](const char* name) -> std::optional<std::int64_t> {
     const char* text = sources.environment ? sources.environment(name) : std::getenv(name);
     // 0 is "all of the node".
-    const auto value = text == nullptr ? std::nullopt : whole_number(text);
+    const auto value = text == nullptr ? std::nullopt : number_below_no_limit(text);
     return value && *value > 0 && *value < std::int64_t{1} << 40 ? value : std::nullopt;
   };
   const std::int64_t used = resident * ranks;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -13,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/lower_case.hpp"
 #include "base/precision.hpp"
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
@@ -74,9 +74,7 @@ dist::Facts configuration_facts(const RunConfig& config) {
 }
 
 dist::Facts machine_facts(const RunConfig& config) {
-  std::string capability = at::get_cpu_capability();
-  std::transform(capability.begin(), capability.end(), capability.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::string capability = lower_case(at::get_cpu_capability());
   if (capability == "no avx") capability = "default";
   dist::Facts facts = {{"instructions of the kernels", kernels::instruction_set(),
                         set_to_least("GARONNE_INSTRUCTIONS", {"baseline", "avx2", "avx512"}), ""},
