@@ -1,5 +1,7 @@
 // garonne.chain.
 #include "base/json_input.hpp"
+
+#include <nlohmann/json.hpp>
 #include "fuzz/fuzz_target.hpp"
 #include "plan/chain/chain_json.hpp"
 

@@ -1,5 +1,7 @@
 // garonne.costs.
 #include "base/json_input.hpp"
+
+#include <nlohmann/json.hpp>
 #include "fuzz/fuzz_target.hpp"
 #include "plan/model/cost_table.hpp"
 

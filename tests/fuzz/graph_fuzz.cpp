@@ -1,5 +1,7 @@
 // garonne.graph.
 #include "base/json_input.hpp"
+
+#include <nlohmann/json.hpp>
 #include "fuzz/fuzz_target.hpp"
 #include "plan/graph/graph_json.hpp"
 

@@ -1,5 +1,7 @@
 // garonne.program, and what replay and the proof of order say of what was read.
 #include "base/json_input.hpp"
+
+#include <nlohmann/json.hpp>
 #include "fuzz/fuzz_target.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/program.hpp"

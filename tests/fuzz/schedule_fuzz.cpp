@@ -1,5 +1,7 @@
 // garonne.pipeline-schedule.
 #include "fuzz/fuzz_target.hpp"
+
+#include <nlohmann/json.hpp>
 #include "plan/pipeline/schedule_json.hpp"
 
 using namespace garonne;

@@ -1,6 +1,7 @@
 // What nodes declare, against what the counting allocator sees.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "exec/profile/profile.hpp"

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/cache_folder.hpp"
 #include "base/counted.hpp"

@@ -1,6 +1,7 @@
 #include "nn/gemm/product.hpp"
 
 #include <ATen/Functions.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

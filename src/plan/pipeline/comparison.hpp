@@ -1,7 +1,7 @@
 // All schedules side by side for the same sizes and costs.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

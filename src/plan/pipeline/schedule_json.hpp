@@ -1,7 +1,7 @@
 // The file format "garonne.pipeline-schedule", version 1 (docs/formats.md).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "plan/pipeline/schedule.hpp"

@@ -1,6 +1,7 @@
 // The file format "garonne.program", version 2.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.hpp"

@@ -1,5 +1,7 @@
 #include "plan/program/trained_json.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace garonne::plan {
 
 using nlohmann::ordered_json;

@@ -1,6 +1,7 @@
 #include "train/checkpoint/gpu_record.hpp"
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 namespace garonne::train {
 

@@ -1,7 +1,7 @@
 // The GPU of a run as its files have it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/json_input.hpp"
 #include "device/gpu_facts.hpp"

@@ -1,6 +1,7 @@
 #include "train/checkpoint/key_change.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace garonne::train {
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"

@@ -2,7 +2,7 @@
 // what that takes where Garonne plans and replays it as it does its own candidates.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "train/report/spent_time.hpp"
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // What a run spent its time and its devices on, for the report.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "plan/model/model_graph.hpp"

@@ -2,7 +2,7 @@
 // (docs/formats.md), and back. For the sources of this room.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

@@ -1,6 +1,7 @@
 #include "train/workload/text_marks.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace garonne::train {
 

@@ -1,6 +1,7 @@
 #include "plan/chain/chain_json.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/json_input.hpp"
 #include "plan/chain/random_chains.hpp"

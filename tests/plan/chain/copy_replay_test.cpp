@@ -1,6 +1,7 @@
 // Copies of chains: replay against bytes and seconds that were added up by hand, and every refusal
 // that the table of operations has for them.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/json_input.hpp"
 #include "plan/chain/chain_json.hpp"

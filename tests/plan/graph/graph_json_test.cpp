@@ -2,6 +2,7 @@
 #include "plan/graph/graph_json.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/json_input.hpp"

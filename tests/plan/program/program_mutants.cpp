@@ -1,6 +1,7 @@
 #include "plan/program/program_mutants.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "plan/program/program_edit.hpp"
