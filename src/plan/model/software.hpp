@@ -19,7 +19,7 @@ enum class GradientSums {
 };
 
 struct Software {
-  std::string name;  // for people
+  std::string name = {};  // for people
   // Attention computes all scores, those of later positions too, and writes them to memory between
   // its operations. Its backward computes none again.
   bool stores_scores = false;

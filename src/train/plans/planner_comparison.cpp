@@ -71,7 +71,8 @@ std::string format_row(const Cells& cells) {
       fmt::format("{:<10} {:>11}  {:>11} {:>7}  ", planner, own, seconds, ratio);
   std::string last = wrapped(grid, most_table_columns - numbers.size());
   if (!choice.empty()) {
-    last += "\n" + wrapped("chose " + choice, most_table_columns - numbers.size());
+    last += fmt::format(
+        "\n{}", wrapped(fmt::format("chose {}", choice), most_table_columns - numbers.size()));
   }
   std::string text = numbers;
   for (const char character : last) {

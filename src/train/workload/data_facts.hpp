@@ -15,7 +15,7 @@ struct DataFacts {
   std::string tokenizer;
   // Of a model that was imported, by its own files.
   TextMarks marks;
-  nn::FieldShape fields;
+  nn::FieldShape fields = {};
   // To validate on; nothing where nobody looked into the data.
   std::optional<std::int64_t> validation_samples = std::nullopt;
 };

@@ -12,7 +12,7 @@ namespace garonne::train {
 namespace {
 
 TEST(ShippedOnADisk, GptXlFitsANodeThatCannotHoldIt) {
-  const std::string path = std::string(GARONNE_SOURCE_DIR) + "/config/gpt2_xl_disk.toml";
+  const std::string path = GARONNE_SOURCE_DIR "/config/gpt2_xl_disk.toml";
   DataFacts facts;
   facts.vocabulary = 50257;
   const train::Setup setup = make_setup(load_config(path, {}, config_choices()), facts, 2);
