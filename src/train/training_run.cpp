@@ -138,10 +138,12 @@ void TrainingRun::watch_waits() {
 
 // To those who are waited for or wait: the instruction under way, and of steps the exchange before.
 void TrainingRun::show_instructions(bool of_steps) {
-  phase_->set_detail([tier = tier_.get(), executor = of_steps ? &*executor_ : nullptr] {
+  phase_->set_detail([tier = tier_.get(), executor = of_steps ? &*executor_ : nullptr](
+                         const std::string& otherwise) {
     const std::string activity = tier->activity();
+    const std::string& now = activity.empty() ? otherwise : activity;
     const std::string last = executor == nullptr ? std::string() : executor->last_exchange();
-    return last.empty() || activity.empty() ? activity : activity + " (after " + last + ")";
+    return last.empty() || now.empty() ? now : now + " (after " + last + ")";
   });
 }
 
@@ -288,6 +290,7 @@ bool TrainingRun::train_step(std::int64_t step) {
   running_step_ = step;
   phase_->set(fmt::format("step {}", step), "between two instructions");
   outputs_ = run_step(step);
+  phase_->set(fmt::format("step {}", step), "the meeting of all ranks at its end");
   unwritten_ = metrics_of(outputs_, step, seconds_since(start));
   stop_->gate().finish(step);
   if (capture_ && step == start_.step + 1) {

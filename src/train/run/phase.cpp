@@ -10,15 +10,14 @@ void Phase::set(std::string text, std::string otherwise) {
   otherwise_ = std::move(otherwise);
 }
 
-void Phase::set_detail(std::function<std::string()> detail) {
+void Phase::set_detail(std::function<std::string(const std::string&)> detail) {
   const std::lock_guard lock(mutex_);
   detail_ = std::move(detail);
 }
 
 std::string Phase::text() const {
   const std::lock_guard lock(mutex_);
-  std::string detail = detail_ ? detail_() : std::string();
-  if (detail.empty()) detail = otherwise_;
+  const std::string detail = detail_ ? detail_(otherwise_) : otherwise_;
   return detail.empty() ? text_ : text_ + ", " + detail;
 }
 

@@ -12,8 +12,9 @@ class Phase {
  public:
   // "step 7", "the checkpoint of step 7". `otherwise` follows it where there is no detail.
   void set(std::string text, std::string otherwise = "");
-  // What follows, as the instruction; not called any more once another one is set.
-  void set_detail(std::function<std::string()> detail);
+  // What follows, as the instruction, given `otherwise` of now; not called any more once another one
+  // is set.
+  void set_detail(std::function<std::string(const std::string& otherwise)> detail);
   // "step 7, forward layer 3 of micro-batch 0".
   std::string text() const;
 
@@ -21,7 +22,7 @@ class Phase {
   mutable std::mutex mutex_;
   std::string text_;
   std::string otherwise_;
-  std::function<std::string()> detail_;
+  std::function<std::string(const std::string& otherwise)> detail_;
 };
 
 }  // namespace garonne::train

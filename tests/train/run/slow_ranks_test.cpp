@@ -103,10 +103,15 @@ TEST(Phase, SaysTheDetailOfTheMoment) {
   phase.set("step 3", "between two instructions");
   EXPECT_EQ(phase.text(), "step 3, between two instructions");
   std::string detail = "forward layer 1";
-  phase.set_detail([&] { return detail; });
-  EXPECT_EQ(phase.text(), "step 3, forward layer 1");
+  phase.set_detail([&](const std::string& otherwise) {
+    const std::string& now = detail.empty() ? otherwise : detail;
+    return now.empty() ? now : now + " (after send)";
+  });
+  EXPECT_EQ(phase.text(), "step 3, forward layer 1 (after send)");
   detail = "";
-  EXPECT_EQ(phase.text(), "step 3, between two instructions");
+  EXPECT_EQ(phase.text(), "step 3, between two instructions (after send)");
+  phase.set("step 3", "the meeting of all ranks at its end");
+  EXPECT_EQ(phase.text(), "step 3, the meeting of all ranks at its end (after send)");
   phase.set("the checkpoint of step 3");
   EXPECT_EQ(phase.text(), "the checkpoint of step 3");
 }
