@@ -243,11 +243,15 @@ std::vector<at::Tensor> Executor::parameters_of(const plan::Instruction& instruc
   return parameters;
 }
 
-// The buffers of gradients that the instruction is the first to write to.
+// The buffers of gradients that the instruction is the first to write to, each of which may have
+// several targets.
 void Executor::make_targets(const plan::Instruction& instruction, Running& running) const {
-  for (const plan::GradientTarget& target : instruction.arguments.parameter_gradients) {
-    const int id = target.range.buffer;
-    if (running.buffers[as_index(id)].defined()) continue;
+  const std::vector<plan::GradientTarget>& targets = instruction.arguments.parameter_gradients;
+  for (const int id : instruction.writes) {
+    const bool is_target = std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
+      return target.range.buffer == id;
+    });
+    if (!is_target || updates(instruction, id)) continue;
     make(instruction, id,
          at::empty({program_.buffers[as_index(id)].elements},
                    options(nn::state_scalar_type(resources_.state->precision))),
@@ -334,8 +338,8 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
     const at::Tensor gradient = part(piece.gradient, running);
     if (resources_.watch_gradient) {
       resources_.watch_gradient(piece.parameter, resources_.staging == nullptr
-                                                   ? gradient
-                                                   : copied_out(gradient, *resources_.staging));
+                                                     ? gradient
+                                                     : copied_out(gradient, *resources_.staging));
     }
     if (!piece.counted) continue;
     kernels::add_sum_of_squares(queue(), nn::element_type_of(gradient), gradient.const_data_ptr(),
@@ -410,7 +414,7 @@ void Executor::sum_tensors(const plan::Instruction& instruction, Running& runnin
   rounds.push_back(sums);
   for (const optim::ParameterUpdate& update : updates_on_device(instruction, rounds, running)) {
     resources_.optimizer->add_sums(queue(), update, round, running.inputs.step,
-                                 running.inputs.learning_rate, scale);
+                                   running.inputs.learning_rate, scale);
   }
 }
 
@@ -425,7 +429,7 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
   for (const optim::ParameterUpdate& update :
        updates_on_device(instruction, std::span(inputs).subspan(1), running)) {
     resources_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
-                               scale);
+                                 scale);
   }
 }
 

@@ -111,8 +111,8 @@ std::int64_t recorded_pinned_bytes(const nn::Model& model, const plan::Program& 
 
 class Executor {
  public:
-  // `program` must have been accepted by replay, and the machine's state have its lasting buffers;
-  // both and the model must outlive the executor.
+  // `program` must have been accepted by replay, and the state of `resources` have its lasting
+  // buffers; the Program and the model must outlive the executor.
   Executor(const nn::Model& model, const plan::Program& program, const RankResources& resources);
 
   // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with

@@ -14,6 +14,7 @@
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/setup/rank_start.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/training_text.hpp"
 #include "train/workload/program_loads.hpp"
@@ -464,9 +465,7 @@ ExitCode TrainingRun::run() {
   if (first_rank_) forget_stopped(config_.run.directory);
   if (first_rank_) say(model_text(config_, whole_, *workload_, threads_));
   plan();
-  session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
-  pin_host_tier(program_, *device_);
-  axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
+  axes_ = open_training_axes(setup_, program_, *device_, session_);
   make_state();
   if (first_rank_) {
     say(plan_text({config_, whole_, choice_, program_, products_, session_.ranks_on_node()}));

@@ -20,6 +20,7 @@
 #include "train/plans/saved_programs.hpp"
 #include "train/run/run_tokenizer.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/rank_start.hpp"
 #include "train/setup/start_check.hpp"
 #include "train/setup/whole_budget.hpp"
 #include "train/stop/stop_file.hpp"
@@ -234,16 +235,9 @@ void TrainingRun::plan() {
   // A budget that is too small is said before anything is measured.
   const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
   StageFloor floor;
-  session_.agree([&] {
-    if (!options_.given_programs.empty()) return;
-    if (!plans_for_its_stage(whole_.grid, session_.rank())) return;
-    floor = plan_beside_libraries(device_->kept_bytes(), [&] {
-      return floor_of_stage(whole_, own_stage, budget_, whole_.config.memory.plan,
-                            Effort::FirstThatFits);
-    });
-  });
-  compute_ = std::make_unique<ComputeSession>(threads_);
-  device_->use_kernels(session_);
+  if (options_.given_programs.empty())
+    floor = floor_of_rank(whole_, own_stage, budget_, device_->kept_bytes(), session_);
+  compute_ = start_computing(threads_, *device_, session_);
   plan::CostTable costs =
       obtain_costs(whole_, threads_, start_.manifest.products, *device_, session_);
   if (const auto refusal = nn::Products::refusal_of(costs.products)) {
@@ -314,39 +308,22 @@ void TrainingRun::make_state() {
   optimizer_ = optim::make_optimizer(config_);
   make_tier();
   show_instructions(false);
-  {
-    const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
-                                 static_cast<std::uint64_t>(config_.train.seed), program_,
-                                 device_->staging());
-  }
+  state_ = first_state(setup_, program_, *device_, *tier_);
   session_.agree([&] { below_ = make_lower_tiers(setup_, program_, *device_, state_); });
   session_.agree([&] { load_state(); });
-  {
-    const exec::DeviceScope scope(*tier_);
-    exec::gather_parameters(state_, axes_->data());
-  }
+  gather_parameters(state_, *axes_, *tier_);
   say_where_it_begins();
   session_.agree([&] {
     if (first_rank_) begin_run_directory();
   });
-  resources_ = {.device = &device_->device(),
-                .tier = tier_.get(),
-                .staging = device_->staging(),
-                .captures = device_->captures(),
-                .step_numbers = device_->step_numbers(),
-                .host = below_.host_memory(),
-                .disk = below_.disk.get(),
-                .state = &state_,
-                .products = &products_,
-                .optimizer = optimizer_.get(),
-                .data = axes_->data(),
-                .tensor = axes_->tensor(),
-                .pipeline = axes_->pipeline(),
-                .tied = axes_->tied(),
-                .world = axes_->world(),
-                .session = &session_,
-                .watch_gradient = {}};
+  resources_ = resources_of({.device = *device_,
+                             .tier = *tier_,
+                             .state = state_,
+                             .products = products_,
+                             .optimizer = optimizer_.get(),
+                             .axes = axes_.get(),
+                             .below = &below_,
+                             .session = &session_});
 }
 
 // From the checkpoint that the run goes on from, or what it is begun with.

@@ -151,6 +151,10 @@ def series(directory, key):
     return [row[key] for row in metrics(directory)]
 
 
+def saved_steps(directory):
+    return sorted(int(path.name[5:]) for path in (directory / "checkpoints").iterdir())
+
+
 def peaks_of_ranks(directory, ranks):
     """(measured peak, planned peak, budget) in bytes of every rank, as its Program was run."""
     for rank in range(ranks):

@@ -70,118 +70,151 @@ TEST(GatheredCrossEntropy, IsThatOfTheWholeVocabulary) {
   }
 }
 
+// A field whose points lie with several members, and the norm of the whole.
+class DividedNorm {
+ public:
+  explicit DividedNorm(ElementType type) : type_(type) {
+    for (std::int64_t i = 0; i < real_x_.count(); ++i) {
+      real_x_.set(i, x_[at(i)]);
+      real_given_.set(i, given_[at(i)]);
+    }
+    instance_norm_forward(host, type, real_x_.data(), gain_.data(), bias_.data(), epsilon_,
+                          y_.data(), mean_.data(), inverse_.data(), workspace_.data(), batch_,
+                          real_, channels_);
+    for (std::int64_t k = 0; k < count_; ++k) {
+      instance_norm_moments(host, type, x_.data(), members_[static_cast<std::size_t>(k)],
+                            moments_.data() + k * statistics_, workspace_.data(), batch_, points_,
+                            channels_);
+    }
+    gathered_statistics(host, type, gathered(), own_mean_.data(), own_inverse_.data());
+  }
+
+  void expect_statistics() const {
+    for (std::int64_t i = 0; i < mean_.count(); ++i) {
+      EXPECT_NEAR(own_mean_[i], mean_[i], 8 * rounding(state_));
+      EXPECT_NEAR(own_inverse_[i], inverse_[i], 8 * rounding(state_));
+    }
+  }
+
+  void expect_gradients() {
+    Array wanted(type_, real_x_.count());
+    Array of_gain(state_, channels_);
+    Array of_bias(state_, channels_);
+    instance_norm_backward(host, type_, real_given_.data(), real_x_.data(), gain_.data(),
+                           mean_.data(), inverse_.data(), wanted.data(), of_gain.data(),
+                           of_bias.data(), false, workspace_.data(), batch_, real_, channels_);
+    for (std::int64_t k = 0; k < count_; ++k) add_apply_backward(k);
+    for (std::int64_t k = 0; k < count_; ++k) add_moments_backward(k);
+    expect_near(wanted, sum_, 32 * rounding(type_), 64 * rounding(type_), "gradient of x");
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      EXPECT_NEAR(parts_gain_[c], of_gain[c], 200 * rounding(state_));
+      EXPECT_NEAR(parts_bias_[c], of_bias[c], 200 * rounding(state_));
+    }
+  }
+
+ private:
+  // In x_, of an element of real_x_.
+  std::int64_t at(std::int64_t i) const {
+    return i / (real_ * channels_) * points_ * channels_ + i % (real_ * channels_);
+  }
+  GatheredMoments gathered() const {
+    return {moments_.data(), counted_, batch_, channels_, epsilon_};
+  }
+  bool is_in(std::int64_t k, std::int64_t point) const {
+    bool inside = false;
+    for (const PointRun& run : members_[static_cast<std::size_t>(k)])
+      inside |= point >= run.first && point < run.first + run.count;
+    return inside;
+  }
+
+  // Every member differentiates its own points: those of the others have no gradient there.
+  void add_apply_backward(std::int64_t k) {
+    Array mine(type_, given_.count(), 0.0);
+    for (std::int64_t i = 0; i < given_.count(); ++i) {
+      if (is_in(k, i / channels_ % points_)) mine.set(i, given_[i]);
+    }
+    Array gradient(type_, given_.count(), NAN);
+    Array sums(ElementType::Float64, batch_ * 2 * channels_, NAN);
+    instance_norm_apply_backward(host, type_, mine.data(), x_.data(), gain_.data(),
+                                 own_mean_.data(), own_inverse_.data(), gradient.data(),
+                                 doubles(sums), workspace_.data(), batch_, points_, channels_);
+    for (std::int64_t i = 0; i < real_x_.count(); ++i)
+      sum_[static_cast<std::size_t>(i)] += gradient[at(i)];
+    instance_parameter_gradients(host, type_, doubles(sums), parts_gain_.data(), true,
+                                 parts_bias_.data(), true, batch_, channels_);
+    Array wide_gain(ElementType::Float64, channels_);
+    for (std::int64_t c = 0; c < channels_; ++c) wide_gain.set(c, gain_[c]);
+    std::vector<double> part(moments_.size(), NAN);
+    gathered_statistics_gradient(host, gathered(), doubles(sums), doubles(wide_gain), part.data());
+    for (std::size_t i = 0; i < part.size(); ++i) of_moments_[i] += part[i];
+  }
+
+  void add_moments_backward(std::int64_t k) {
+    Array own(state_, batch_ * channels_, NAN);
+    Array factor = own;
+    Array constant(type_, batch_ * channels_, NAN);
+    Array one(type_, channels_, NAN);
+    Array gradient(type_, given_.count(), NAN);
+    instance_moments_gradient(
+        host, type_, x_.data(), members_[static_cast<std::size_t>(k)],
+        moments_.data() + k * statistics_, of_moments_.data() + k * statistics_, gradient.data(),
+        {own.data(), factor.data(), constant.data(), one.data()}, batch_, points_, channels_);
+    for (std::int64_t i = 0; i < gradient.count(); ++i) {
+      if (!is_in(k, i / channels_ % points_)) {
+        ASSERT_EQ(gradient[i], 0);
+      }
+    }
+    for (std::int64_t i = 0; i < real_x_.count(); ++i)
+      sum_[static_cast<std::size_t>(i)] += gradient[at(i)];
+  }
+
+  const std::int64_t batch_ = 2;
+  const std::int64_t points_ = 50;
+  const std::int64_t channels_ = 19;
+  const double epsilon_ = 1e-5;
+  // By member; none of them has point 49, which is in a slot without a row.
+  const std::vector<std::vector<PointRun>> members_ = {
+      {{0, 7}, {20, 5}}, {{7, 13}}, {}, {{25, 1}, {26, 23}}};
+  const std::vector<std::int64_t> counted_ = {12, 13, 0, 24};
+  const std::int64_t count_ = static_cast<std::int64_t>(members_.size());
+  const std::int64_t real_ = points_ - 1;
+  const std::int64_t statistics_ = 2 * batch_ * channels_;
+
+  const ElementType type_;
+  const ElementType state_ = accumulation_type(type_);
+  Array x_ = random_array(type_, batch_* points_* channels_, 1);
+  Array real_x_{type_, batch_* real_* channels_};
+  const Array given_ = random_array(type_, batch_* points_* channels_, 2);
+  Array real_given_{type_, batch_* real_* channels_};
+  const Array gain_ = random_array(type_, channels_, 3);
+  const Array bias_ = random_array(type_, channels_, 4);
+  Array workspace_{ElementType::Float64,
+                   instance_norm_workspace_bytes(batch_, points_, channels_) / 8};
+  // Of the whole.
+  Array y_{type_, batch_* real_* channels_};
+  Array mean_{state_, batch_* channels_};
+  Array inverse_{state_, batch_* channels_};
+  // Of what the members put together.
+  std::vector<double> moments_ =
+      std::vector<double>(static_cast<std::size_t>(count_ * statistics_), NAN);
+  Array own_mean_{state_, batch_* channels_, NAN};
+  Array own_inverse_{state_, batch_* channels_, NAN};
+  std::vector<double> sum_ =
+      std::vector<double>(static_cast<std::size_t>(batch_ * real_ * channels_), 0.0);
+  std::vector<double> of_moments_ =
+      std::vector<double>(static_cast<std::size_t>(count_ * statistics_), 0.0);
+  Array parts_gain_{state_, channels_, 0.0};
+  Array parts_bias_{state_, channels_, 0.0};
+};
+
 // Statistics of parts of the points, put together, and the gradients that go back through them, are
 // those of the norm of the whole.
 TEST(GatheredStatistics, AreThoseOfTheWholeField) {
-  const std::int64_t batch = 2;
-  const std::int64_t points = 50;
-  const std::int64_t channels = 19;
-  const double epsilon = 1e-5;
-  // By member; none of them has point 49, which is in a slot without a row.
-  const std::vector<std::vector<PointRun>> members = {
-      {{0, 7}, {20, 5}}, {{7, 13}}, {}, {{25, 1}, {26, 23}}};
-  const std::vector<std::int64_t> counted = {12, 13, 0, 24};
-  const auto count = static_cast<std::int64_t>(members.size());
   for (const ElementType type : wide_types) {
-    const ElementType state = accumulation_type(type);
-    const std::int64_t real = points - 1;
-    Array x = random_array(type, batch * points * channels, 1);
-    Array real_x(type, batch * real * channels);
-    const Array given = random_array(type, batch * points * channels, 2);
-    Array real_given(type, batch * real * channels);
-    const auto at = [&](std::int64_t i) {  // in x, of an element of real_x
-      return i / (real * channels) * points * channels + i % (real * channels);
-    };
-    for (std::int64_t i = 0; i < real_x.count(); ++i) {
-      real_x.set(i, x[at(i)]);
-      real_given.set(i, given[at(i)]);
-    }
-    const Array gain = random_array(type, channels, 3);
-    const Array bias = random_array(type, channels, 4);
-    Array workspace(ElementType::Float64,
-                    instance_norm_workspace_bytes(batch, points, channels) / 8);
-    Array y(type, real_x.count());
-    Array mean(state, batch * channels);
-    Array inverse(state, batch * channels);
-    instance_norm_forward(host, type, real_x.data(), gain.data(), bias.data(), epsilon, y.data(),
-                          mean.data(), inverse.data(), workspace.data(), batch, real, channels);
-
-    const std::int64_t statistics = 2 * batch * channels;
-    std::vector<double> moments(static_cast<std::size_t>(count * statistics), NAN);
-    for (std::int64_t k = 0; k < count; ++k) {
-      instance_norm_moments(host, type, x.data(), members[static_cast<std::size_t>(k)],
-                            moments.data() + k * statistics, workspace.data(), batch, points,
-                            channels);
-    }
-    const GatheredMoments gathered{moments.data(), counted, batch, channels, epsilon};
-    Array own_mean(state, batch * channels, NAN);
-    Array own_inverse(state, batch * channels, NAN);
-    gathered_statistics(host, type, gathered, own_mean.data(), own_inverse.data());
-    for (std::int64_t i = 0; i < mean.count(); ++i) {
-      EXPECT_NEAR(own_mean[i], mean[i], 8 * rounding(state));
-      EXPECT_NEAR(own_inverse[i], inverse[i], 8 * rounding(state));
-    }
-
-    Array wanted(type, real_x.count());
-    Array of_gain(state, channels);
-    Array of_bias(state, channels);
-    instance_norm_backward(host, type, real_given.data(), real_x.data(), gain.data(), mean.data(),
-                           inverse.data(), wanted.data(), of_gain.data(), of_bias.data(), false,
-                           workspace.data(), batch, real, channels);
-    // Every member differentiates its own points: those of the others have no gradient there.
-    std::vector<double> sum(static_cast<std::size_t>(real_x.count()), 0.0);
-    std::vector<double> of_moments(moments.size(), 0.0);
-    Array parts_gain(state, channels, 0.0);
-    Array parts_bias(state, channels, 0.0);
-    Array wide_gain(ElementType::Float64, channels);
-    for (std::int64_t c = 0; c < channels; ++c) wide_gain.set(c, gain[c]);
-    const auto is_in = [&](std::int64_t k, std::int64_t point) {
-      bool inside = false;
-      for (const PointRun& run : members[static_cast<std::size_t>(k)])
-        inside |= point >= run.first && point < run.first + run.count;
-      return inside;
-    };
-    for (std::int64_t k = 0; k < count; ++k) {
-      Array mine(type, given.count(), 0.0);
-      for (std::int64_t i = 0; i < given.count(); ++i) {
-        if (is_in(k, i / channels % points)) mine.set(i, given[i]);
-      }
-      Array gradient(type, given.count(), NAN);
-      Array sums(ElementType::Float64, batch * 2 * channels, NAN);
-      instance_norm_apply_backward(host, type, mine.data(), x.data(), gain.data(), own_mean.data(),
-                                   own_inverse.data(), gradient.data(), doubles(sums),
-                                   workspace.data(), batch, points, channels);
-      for (std::int64_t i = 0; i < real_x.count(); ++i)
-        sum[static_cast<std::size_t>(i)] += gradient[at(i)];
-      instance_parameter_gradients(host, type, doubles(sums), parts_gain.data(), true,
-                                   parts_bias.data(), true, batch, channels);
-      std::vector<double> part(moments.size(), NAN);
-      gathered_statistics_gradient(host, gathered, doubles(sums), doubles(wide_gain), part.data());
-      for (std::size_t i = 0; i < part.size(); ++i) of_moments[i] += part[i];
-    }
-    for (std::int64_t k = 0; k < count; ++k) {
-      Array own(state, batch * channels, NAN);
-      Array factor = own;
-      Array constant(type, batch * channels, NAN);
-      Array one(type, channels, NAN);
-      Array gradient(type, given.count(), NAN);
-      instance_moments_gradient(
-          host, type, x.data(), members[static_cast<std::size_t>(k)],
-          moments.data() + k * statistics, of_moments.data() + k * statistics, gradient.data(),
-          {own.data(), factor.data(), constant.data(), one.data()}, batch, points, channels);
-      for (std::int64_t i = 0; i < gradient.count(); ++i) {
-        if (!is_in(k, i / channels % points)) {
-          ASSERT_EQ(gradient[i], 0);
-        }
-      }
-      for (std::int64_t i = 0; i < real_x.count(); ++i)
-        sum[static_cast<std::size_t>(i)] += gradient[at(i)];
-    }
-    expect_near(wanted, sum, 32 * rounding(type), 64 * rounding(type), "gradient of x");
-    for (std::int64_t c = 0; c < channels; ++c) {
-      EXPECT_NEAR(parts_gain[c], of_gain[c], 200 * rounding(state));
-      EXPECT_NEAR(parts_bias[c], of_bias[c], 200 * rounding(state));
-    }
+    DividedNorm norm(type);
+    norm.expect_statistics();
+    norm.expect_gradients();
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

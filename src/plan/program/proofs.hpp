@@ -1,4 +1,4 @@
-// All that is asked of a Program of a known model besides replay.
+// All that is asked of a Program besides replay.
 #pragma once
 
 #include "plan/model/model_graph.hpp"
@@ -10,5 +10,7 @@ namespace garonne::plan {
 // its buffers hold (content_check.hpp). The Program must have been accepted by replay. Throws
 // ReplayError.
 void prove(const Program& program, const ModelGraph& graph);
+// The same against the model that the Program itself tells of (implied_model.hpp).
+void prove(const Program& program);
 
 }  // namespace garonne::plan

@@ -9,6 +9,7 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/rank_start.hpp"
 #include "train/setup/whole_budget.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -58,8 +59,6 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double lin
   session.agree([&] { check_grid(config, session.size()); });
   const DataFacts facts = workload_kind(config.model.kind).made_up_facts(config, session);
   Setup whole;
-  int stage = 0;
-  StageFloor floor;
   session.agree([&] {
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
@@ -69,17 +68,10 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double lin
   const double rate = link_bytes_per_second;
   if (rate > 0) set_copy_rates({0, rate, rate, rate, rate}, whole, 1);
   agree_on_lower_budgets(whole, budget_bytes_, session);
-  session.agree([&] {
-    stage = whole.grid.coordinates_of(rank()).pipeline;
-    if (plans_for_its_stage(whole.grid, rank())) {
-      floor = plan_beside_libraries(device_->kept_bytes(), [&] {
-        return floor_of_stage(whole, stage, budget_bytes_, whole.config.memory.plan,
-                              Effort::FirstThatFits);
-      });
-    }
-  });
-  compute_ = std::make_unique<ComputeSession>(threads);
-  device_->use_kernels(session);
+  const int stage = whole.grid.coordinates_of(rank()).pipeline;
+  const StageFloor floor =
+      floor_of_rank(whole, stage, budget_bytes_, device_->kept_bytes(), session);
+  compute_ = start_computing(threads, *device_, session);
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), *device_, session);
   apply_costs(costs_, whole);
   choice_ = plan_beside_libraries(device_->kept_bytes(), [&] {
@@ -87,9 +79,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double lin
   });
   products_ = nn::Products::from_json(costs_.products);
   const plan::Program program = program_of_rank(setup_, choice_.program, this->rank());
-  session.agree([&] { device_->pin_recorded(setup_.model, program); });
-  pin_host_tier(program, *device_);
-  axes_ = std::make_unique<Axes>(setup_, program, *device_, session);
+  axes_ = open_training_axes(setup_, program, *device_, session);
   optimizer_ = optim::make_optimizer(config);
 }
 
@@ -98,36 +88,18 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
   const Setup& setup = run.setup();
   RunDevice& device = run.device();
   tier_ = device.make_tier(limit_bytes);
-  {
-    const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(device.compute(), setup.model, setup.declaration.precision,
-                                 static_cast<std::uint64_t>(setup.config.train.seed), program_,
-                                 device.staging());
-  }
+  state_ = first_state(setup, program_, device, *tier_);
   below_ = make_lower_tiers(setup, program_, device, state_);
-  {
-    const exec::DeviceScope scope(*tier_);
-    exec::gather_parameters(state_, run.axes().data());
-  }
-  executor_ =
-      std::make_unique<exec::Executor>(setup.model, program_,
-                                       exec::RankResources{.device = &device.device(),
-                                                           .tier = tier_.get(),
-                                                           .staging = device.staging(),
-                                                           .captures = device.captures(),
-                                                           .step_numbers = device.step_numbers(),
-                                                           .host = below_.host_memory(),
-                                                           .disk = below_.disk.get(),
-                                                           .state = &state_,
-                                                           .products = &run.products(),
-                                                           .optimizer = run.optimizer(),
-                                                           .data = run.axes().data(),
-                                                           .tensor = run.axes().tensor(),
-                                                           .pipeline = run.axes().pipeline(),
-                                                           .tied = run.axes().tied(),
-                                                           .world = run.axes().world(),
-                                                           .session = &run.session(),
-                                                           .watch_gradient = {}});
+  gather_parameters(state_, run.axes(), *tier_);
+  executor_ = std::make_unique<exec::Executor>(setup.model, program_,
+                                               resources_of({.device = device,
+                                                             .tier = *tier_,
+                                                             .state = state_,
+                                                             .products = run.products(),
+                                                             .optimizer = run.optimizer(),
+                                                             .axes = &run.axes(),
+                                                             .below = &below_,
+                                                             .session = &run.session()}));
   if (device.kind() == DeviceKind::Cuda) executor_->use_graphs(graph_use(setup.config));
   batch_ = made_up_batch(setup);
 }

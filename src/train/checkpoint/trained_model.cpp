@@ -20,26 +20,18 @@
 #include "train/checkpoint/shard_reader.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/rank_start.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
 exec::RankResources TrainedModel::resources() {
-  exec::RankResources resources;
-  resources.device = &device->device();
-  resources.tier = tier.get();
-  resources.staging = device->staging();
-  resources.state = &state;
-  resources.products = &products;
-  resources.optimizer = optimizer.get();
-  if (axes) {
-    resources.data = axes->data();
-    resources.tensor = axes->tensor();
-    resources.pipeline = axes->pipeline();
-    resources.tied = axes->tied();
-    resources.world = axes->world();
-  }
-  return resources;
+  return resources_of({.device = *device,
+                       .tier = *tier,
+                       .state = state,
+                       .products = products,
+                       .optimizer = optimizer.get(),
+                       .axes = axes.get()});
 }
 
 namespace {
@@ -127,25 +119,26 @@ void open_axes(TrainedModel& trained, dist::Session& session) {
   session.set_coordinates(to_string(trained.setup.grid.coordinates_of(rank)));
 }
 
-// Of this rank's part of the model.
-void load_parameters(const SavedPoint& saved_as, int rank, TrainedModel& trained) {
+// What runs forward only has no use for states of the optimizer; and a run that has them below its
+// device may have no room for them on it.
+void make_room_for_parameters(TrainedModel& trained) {
   trained.optimizer = optim::make_optimizer(trained.config);
   trained.tier = trained.device->make_tier(trained.budget_bytes);
-  // What runs forward only has no use for states of the optimizer; and a run that has them below
-  // its device may have no room for them on it.
   trained.setup.step.optimizer_states.clear();
+}
+
+// Of this rank's part of the model.
+void load_parameters(const SavedPoint& saved_as, int rank, TrainedModel& trained) {
+  make_room_for_parameters(trained);
   const std::size_t parameters = trained.setup.model.graph.parameters.size();
   take_part(rank, trained.budget_bytes, trained.setup);
   // What was imported has parameters alone.
   const Manifest& manifest = saved_as.start.manifest;
   const bool is_imported = manifest.tensors.size() == parameters;
   const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
-  const exec::DeviceScope scope(*trained.tier);
-  trained.state = exec::initial_state(trained.device->compute(), trained.setup.model,
-                                      trained.setup.declaration.precision,
-                                      static_cast<std::uint64_t>(trained.config.train.seed),
-                                      std::vector<StateSpec>(), trained.device->staging());
+  trained.state = first_state_without_optimizer(trained.setup, *trained.device, *trained.tier);
   if (!saved_as.start.checkpoint.empty()) {
+    const exec::DeviceScope scope(*trained.tier);
     load_checkpoint(saved_as.start.checkpoint, manifest, trained.setup.model, {}, trained.state,
                     saved_as.of_run ? saved * parameters : manifest.tensors.size(),
                     saved_as.allowed);
@@ -203,9 +196,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   session.agree([&] {
     trained.setup = make_setup(trained.config, facts_at(saved_as, trained.config), threads,
                                grid ? session.rank() : 0);
-    trained.compute = std::make_unique<ComputeSession>(threads);
   });
-  trained.device->use_kernels(session);
+  trained.compute = start_computing(threads, *trained.device, session);
   session.agree([&] {
     // What was measured on this machine is nearer the truth than what nodes declare.
     apply_costs(exec::load_cached_costs(trained.device->machine_text(threads), warn),
@@ -308,16 +300,9 @@ TrainedModel initial_model(const RunConfig& config, const DataFacts& facts,
   made.device = std::make_unique<RunDevice>(config, session);
   made.budget_bytes = made.device->budget_bytes(config, session);
   made.setup = make_setup(config, facts, threads);
-  made.compute = std::make_unique<ComputeSession>(threads);
-  made.device->use_kernels(session);
-  made.optimizer = optim::make_optimizer(config);
-  made.tier = made.device->make_tier(made.budget_bytes);
-  made.setup.step.optimizer_states.clear();
-  const exec::DeviceScope scope(*made.tier);
-  made.state = exec::initial_state(made.device->compute(), made.setup.model,
-                                   made.setup.declaration.precision,
-                                   static_cast<std::uint64_t>(config.train.seed),
-                                   std::vector<StateSpec>(), made.device->staging());
+  made.compute = start_computing(threads, *made.device, session);
+  make_room_for_parameters(made);
+  made.state = first_state_without_optimizer(made.setup, *made.device, *made.tier);
   return made;
 }
 

@@ -22,9 +22,9 @@ namespace garonne::train {
 class TextPasses {
  public:
   // For texts that begin with one prompt of so many tokens and have `longest` before their last
-  // token. Keys and values are kept where that saves passes and fits the budget on all ranks. The
-  // machine outlives this. Throws PlanError, agreed, where not even whole passes fit. Collective
-  // over all ranks.
+  // token. Keys and values are kept where that saves passes and fits the budget on all ranks. What
+  // `resources` name outlives this. Throws PlanError, agreed, where not even whole passes fit.
+  // Collective over all ranks.
   TextPasses(const Setup& setup, const exec::RankResources& resources, std::int64_t budget_bytes,
              std::int64_t prompt, std::int64_t longest, dist::Session& session);
   ~TextPasses();

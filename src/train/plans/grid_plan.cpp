@@ -17,6 +17,7 @@
 #include "train/plans/stage_replay.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
+#include "train/setup/whole_budget.hpp"
 
 namespace garonne::train {
 
@@ -194,6 +195,19 @@ bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>
 bool plans_for_its_stage(const Grid& grid, int rank) {
   const Coordinates place = grid.coordinates_of(rank);
   return place.data == 0 && place.tensor == 0;
+}
+
+StageFloor floor_of_rank(const Setup& whole, int stage, std::int64_t budget_bytes,
+                         std::int64_t kept_bytes, dist::Session& session) {
+  StageFloor floor;
+  session.agree([&] {
+    if (!plans_for_its_stage(whole.grid, session.rank())) return;
+    floor = plan_beside_libraries(kept_bytes, [&] {
+      return floor_of_stage(whole, stage, budget_bytes, whole.config.memory.plan,
+                            Effort::FirstThatFits);
+    });
+  });
+  return floor;
 }
 
 Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,

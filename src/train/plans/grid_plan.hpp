@@ -58,6 +58,12 @@ bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>
 // Whether the rank is the one that plans for all ranks of its stage.
 bool plans_for_its_stage(const Grid& grid, int rank);
 
+// `floor` of choose_together(): of the stage on the rank that plans for it, empty on others.
+// Throws on all ranks PlanError, of the whole budget with `kept_bytes` of libraries, where that is
+// too small. Collective.
+StageFloor floor_of_rank(const Setup& whole, int stage, std::int64_t budget_bytes,
+                         std::int64_t kept_bytes, dist::Session& session);
+
 // Plans this rank's stage of `whole` with memory.plan of the configuration: as seconds cut the
 // model where all stages fit so, else as declared. One rank of each stage solves and sends the
 // Program to the others; where everything can be kept, all make it for themselves. `floor` was

@@ -16,11 +16,8 @@
 #include "base/file.hpp"
 #include "base/json_input.hpp"
 #include "base/output_file.hpp"
-#include "plan/program/content_check.hpp"
-#include "plan/program/implied_model.hpp"
 #include "plan/program/live_bytes.hpp"
-#include "plan/program/model_check.hpp"
-#include "plan/program/order_check.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
 
@@ -144,10 +141,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
     plan::Prediction prediction;
     try {
       prediction = plan::replay(program);
-      plan::check_order(program);
-      const plan::ModelGraph model = plan::implied_model(program);
-      plan::check_against_model(program, model);
-      plan::check_contents(program, model);
+      plan::prove(program);
       plan::check_budgets(program, prediction);
       plan::check_rank_sums(program, shape);
       plan::check_stated_bytes(program, prediction);

@@ -1,19 +1,14 @@
-// Every generator under one to three ranks: what it writes, and that the files do not depend on the
-// ranks.
+// Generators under one to three ranks: what they write, and that the files do not depend on the
+// ranks. Those of shallow water are in test_shallow_water_files.cpp.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/generate/darcy_solver.hpp"
 #include "data/generate/gaussian_field.hpp"
@@ -21,75 +16,18 @@
 #include "data/generate/generate_navier_stokes.hpp"
 #include "data/generate/generate_shallow_water.hpp"
 #include "data/generate/generate_synthetic_era5.hpp"
+#include "data/generate/generator_ranks.hpp"
 #include "data/generate/vorticity_solver.hpp"
 #include "data/hdf5/hdf5.hpp"
-#include "data/statistics/npy.hpp"
 #include "dist/session.hpp"
 
 namespace garonne::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-// One folder for all ranks, made by rank 0 and removed at the end.
-class SharedScratch {
- public:
-  explicit SharedScratch(dist::Session& session) : session_(session) {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string path;
-    if (session.rank() == 0) {
-      path = (fs::temp_directory_path() / ("garonne_generators_" + std::string(test->name()) + "_" +
-                                           std::to_string(::getpid())))
-                 .string();
-      fs::remove_all(path);
-      fs::create_directories(path);
-    }
-    path_ = session.broadcast(path);
-  }
-  ~SharedScratch() {
-    if (session_.rank() == 0) fs::remove_all(path_);
-  }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  dist::Session& session_;
-  std::string path_;
-};
-
-// Hashes of all files below a folder, by their path in it.
-std::map<std::string, std::string> hashes(const std::string& folder) {
-  std::map<std::string, std::string> found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) {
-      found[fs::relative(entry.path(), folder).string()] = hash_file(entry.path().string());
-    }
-  }
-  return found;
-}
-
-// Runs `generate(session, folder)` on all ranks and on one; the same files must come out. Returns
-// the folder of the first.
-std::string expect_same_files(
-    dist::Session& session, const SharedScratch& scratch,
-    const std::function<void(dist::Session&, const std::string&)>& generate, std::size_t files) {
-  const std::string together = scratch.path("together");
-  const std::string alone = scratch.path("alone");
-  if (session.rank() == 0) {
-    fs::create_directories(together);
-    fs::create_directories(alone);
-  }
-  session.barrier();
-  generate(session, together);
-  if (session.rank() == 0) {
-    dist::Session single = dist::Session::single();
-    // HDF5 would write the second at which an object was made.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-    generate(single, alone);
-    EXPECT_EQ(hashes(together), hashes(alone));
-    EXPECT_EQ(hashes(together).size(), files);
-  }
-  return together;
-}
+using test::expect_same_files;
+using test::SharedScratch;
+using test::small_shallow_water;
 
 DarcyGeneration small_darcy(const std::string& folder) {
   DarcyGeneration generation;
@@ -199,158 +137,6 @@ TEST(Generators, NavierStokesNamesTheSampleThatBlowsUp) {
   EXPECT_THROW(generate_navier_stokes(session, generation), RefusedError);
   EXPECT_FALSE(fs::exists(generation.output));
   EXPECT_TRUE(fs::is_empty(scratch.path("."))) << "nothing is left of the partial file";
-}
-
-ShallowWaterGeneration small_shallow_water(const std::string& folder) {
-  ShallowWaterGeneration generation;
-  generation.output = folder;
-  generation.latitudes = 12;
-  generation.longitudes = 24;
-  generation.trajectories = 4;
-  generation.test_trajectories = 1;
-  generation.trajectory_length = 3;
-  generation.solver.step = 600;
-  generation.show_progress = false;
-  return generation;
-}
-
-TEST(Generators, ShallowWaterWritesYearlyFiles) {
-  dist::Session session = dist::Session::start();
-  const SharedScratch scratch(session);
-  ShallowWaterSummary summary;
-  const std::string folder = expect_same_files(
-      session, scratch,
-      [&](dist::Session& ranks, const std::string& to) {
-        summary = generate_shallow_water(ranks, small_shallow_water(to));
-      },
-      10);
-  if (session.rank() != 0) return;
-  EXPECT_LT(summary.largest_drift, 1e-11);
-  const Hdf5File file = Hdf5File::open(folder + "/train/trajectories.h5");
-  EXPECT_EQ(file.dataset("fields").shape(), (std::vector<std::int64_t>{12, 3, 12, 24}));
-  EXPECT_EQ(file.integer_attribute("trajectory_length"), 3);
-  EXPECT_EQ(file.dimension_scales("fields"),
-            (std::vector<std::string>{"timestamp", "channel", "lat", "lon"}));
-  EXPECT_EQ(file.dataset("channel").read_texts(),
-            (std::vector<std::string>{"geopotential", "vorticity", "divergence"}));
-  const auto times = file.dataset("timestamp").read_all<double>();
-  for (std::size_t frame = 0; frame < 12; ++frame) {
-    EXPECT_EQ(times[frame], 283996800 + 3600 * static_cast<double>(frame));
-  }
-  const auto latitudes = file.dataset("lat").read_all<float>();
-  EXPECT_GT(latitudes[0], latitudes[1]);
-  EXPECT_EQ(file.dataset("valid_data").read_all<std::int32_t>(), std::vector<std::int32_t>(36, 1));
-
-  // The second frame of the third trajectory.
-  ShallowWaterGeneration generation = small_shallow_water(folder);
-  const auto grid = make_sphere_grid(generation.grid, 12, 24);
-  ShallowWaterSolver solver(grid, generation.solver);
-  auto state = solver.random_state(philox_key(333, "data shallow-water"), 2, 0.2);
-  solver.advance(state, 6);
-  const auto fields = solver.fields(state);
-  const auto values = file.dataset("fields").read_all<float>();
-  for (std::size_t point = 0; point < 288; ++point) {
-    EXPECT_EQ(values[7 * 864 + point], static_cast<float>(fields.geopotential[point]));
-    EXPECT_EQ(values[7 * 864 + 576 + point], static_cast<float>(fields.divergence[point]));
-  }
-
-  // Statistics, the slow way.
-  const auto check = [&](const char* name, const std::function<double(std::size_t)>& expected,
-                         double tolerance) {
-    const auto array = read_npy<double>(folder + "/stats/" + name + ".npy");
-    ASSERT_EQ(array.shape, (std::vector<std::int64_t>{1, 3, 1, 1}));
-    for (std::size_t channel = 0; channel < 3; ++channel) {
-      const double value = expected(channel);
-      EXPECT_NEAR(array.values[channel], value, tolerance * std::abs(value)) << name;
-    }
-  };
-  // Weighted mean over frames f (not the first of a trajectory where `step`) of what(value,
-  // before).
-  const auto average = [&](std::size_t channel, bool step,
-                           const std::function<double(double, double)>& what) {
-    double sum = 0;
-    double weights = 0;
-    for (std::size_t frame = 0; frame < 12; ++frame) {
-      if (step && frame % 3 == 0) continue;
-      for (std::size_t point = 0; point < 288; ++point) {
-        const double weight = grid.weights[point / 24];
-        const double now = values[frame * 864 + channel * 288 + point];
-        const double before = step ? values[(frame - 1) * 864 + channel * 288 + point] : 0;
-        sum += weight * what(now, before);
-        weights += weight;
-      }
-    }
-    return sum / weights;
-  };
-  const auto mean = [&](std::size_t channel) {
-    return average(channel, false, [](double now, double) { return now; });
-  };
-  const auto change = [&](std::size_t channel) {
-    return average(channel, true, [](double now, double before) { return now - before; });
-  };
-  check(
-      "global_stds",
-      [&](std::size_t channel) {
-        const double of = mean(channel);
-        return std::sqrt(
-            average(channel, false, [&](double now, double) { return (now - of) * (now - of); }));
-      },
-      1e-6);
-  check(
-      "time_diff_stds_dt1",
-      [&](std::size_t channel) {
-        const double of = change(channel);
-        return std::sqrt(average(channel, true, [&](double now, double before) {
-          return (now - before - of) * (now - before - of);
-        }));
-      },
-      1e-6);
-  EXPECT_NEAR(read_npy<double>(folder + "/stats/global_means.npy").values[0], mean(0), 1e-2);
-  EXPECT_NEAR(read_npy<double>(folder + "/stats/time_diff_means_dt1.npy").values[0], change(0),
-              1e-2);
-  float least = values[0];
-  float largest = values[0];
-  double time_sum = 0;
-  for (std::size_t frame = 0; frame < 12; ++frame) {
-    for (std::size_t point = 0; point < 288; ++point) {
-      least = std::min(least, values[frame * 864 + point]);
-      largest = std::max(largest, values[frame * 864 + point]);
-    }
-    time_sum += static_cast<double>(values[frame * 864 + 288 + 17]);
-  }
-  EXPECT_EQ(read_npy<float>(folder + "/stats/mins.npy").values[0], least);
-  EXPECT_EQ(read_npy<float>(folder + "/stats/maxs.npy").values[0], largest);
-  const auto time_means = read_npy<float>(folder + "/stats/time_means.npy");
-  EXPECT_EQ(time_means.shape, (std::vector<std::int64_t>{1, 3, 12, 24}));
-  EXPECT_EQ(time_means.values[288 + 17], static_cast<float>(time_sum / 12));
-}
-
-TEST(Generators, ShallowWaterRefusesAFolderWithFields) {
-  dist::Session session = dist::Session::single();
-  const SharedScratch scratch(session);
-  const ShallowWaterGeneration generation = small_shallow_water(scratch.path("fields"));
-  generate_shallow_water(session, generation);
-  EXPECT_THROW(generate_shallow_water(session, generation), dist::AgreedError);
-}
-
-TEST(Generators, ShallowWaterFollowsTheJet) {
-  dist::Session session = dist::Session::start();
-  const SharedScratch scratch(session);
-  ShallowWaterGeneration generation;
-  generation.output = scratch.path("jet");
-  generation.initial = "galewsky";
-  generation.trajectories = 1;
-  generation.test_trajectories = 0;
-  generation.trajectory_length = 2;
-  generation.frame_hours = 24;
-  generation.show_progress = false;
-  const auto summary = generate_shallow_water(session, generation);
-  if (session.rank() != 0) return;
-  ASSERT_EQ(summary.first.size(), 2U);
-  // The row of day 1 of the table of check values.
-  EXPECT_NEAR(summary.first[1].kinetic_energy, 1.21374861e7, 0.6e-1);
-  EXPECT_NEAR(summary.first[1].largest_northward, .58684, 0.6e-5);
-  EXPECT_FALSE(fs::exists(generation.output + "/test"));
 }
 
 SyntheticEra5Generation small_era5(const std::string& folder) {

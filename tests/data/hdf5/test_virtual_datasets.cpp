@@ -54,94 +54,126 @@ std::string empty_file(const Scratch& scratch, const std::string& name) {
 // --- what can be mapped ---
 
 // Cuts of a whole along frames and channels, each to a source that has more than is taken of it, in
-// steps, with dimensions of one index more or less, by names of any kind. The reference is HDF5.
+// steps, with dimensions of one index more or less, by names of any kind.
+class RandomGrid {
+ public:
+  explicit RandomGrid(unsigned seed)
+      : random_(seed),
+        shape_{2 + below(9), 1 + below(6), 1 + below(4), 1 + below(5)},
+        virtual_dataset_(shape_, H5T_NATIVE_FLOAT),
+        path_(empty_file(scratch_, "all.h5v")),
+        groups_(1 + below(std::min<hsize_t>(shape_[1], 3))),
+        group_of_(shape_[1]) {
+    // Channels are dealt out to groups one by one, so that a group's may lie apart.
+    for (hsize_t channel = 0; channel < shape_[1]; ++channel) {
+      group_of_[channel] = channel < groups_ ? channel : below(groups_);
+    }
+    hsize_t frame = 0;
+    while (frame < shape_[0]) {
+      const hsize_t frames = 1 + below(shape_[0] - frame);
+      for (hsize_t group = 0; group < groups_; ++group) map_source(frame, frames, group);
+      frame += frames;
+    }
+    virtual_dataset_.write(path_, "fields");
+  }
+
+  hsize_t below(hsize_t limit) { return static_cast<hsize_t>(random_() % limit); }
+  const std::string& path() const { return path_; }
+  const VirtualDataset::Shape& shape() const { return shape_; }
+  // Sources with several channels, and with steps between frames.
+  int irregular() const { return irregular_; }
+  int stepped() const { return stepped_; }
+
+ private:
+  void map_source(hsize_t frame, hsize_t frames, hsize_t group) {
+    std::vector<Selection> here;
+    std::vector<Selection> there;
+    const hsize_t step = 1 + below(3);
+    const hsize_t first_frame = below(3);
+    const hsize_t first_row = below(2);
+    // Channels of the source, ascending with gaps.
+    hsize_t next = below(2);
+    const bool flat = std::count(group_of_.begin(), group_of_.end(), group) == 1 && below(2) == 0;
+    for (hsize_t channel = 0; channel < shape_[1]; ++channel) {
+      if (group_of_[channel] != group) continue;
+      here.push_back(
+          {range(frame, frames), range(channel, 1), range(0, shape_[2]), range(0, shape_[3])});
+      Selection origin = {{first_frame, step, frames, 1},
+                          range(next, 1),
+                          range(first_row, shape_[2]),
+                          range(0, shape_[3])};
+      if (flat) origin.erase(origin.begin() + 1);
+      there.push_back(origin);
+      next += 1 + below(2);
+    }
+    irregular_ += here.size() > 1 ? 1 : 0;
+    stepped_ += step > 1 && frames > 1 ? 1 : 0;
+    VirtualDataset::Shape source = {first_frame + step * frames + below(2), next + below(2),
+                                    first_row + shape_[2] + below(2), shape_[3]};
+    if (flat) source.erase(source.begin() + 1);
+    const std::string name = "source" + std::to_string(frame) + "_" + std::to_string(group);
+    ForeignFile file(scratch_.path(name));
+    std::size_t elements = 1;
+    for (const hsize_t size : source) elements *= size;
+    std::vector<float> values(elements);
+    std::iota(values.begin(), values.end(), static_cast<float>(1 + 10000 * group + frame));
+    file.array<float>("fields", source, values, below(2) == 0 ? VirtualDataset::Shape() : source);
+    virtual_dataset_.map(here, below(2) == 0 ? name : scratch_.path(name), "fields", source, there);
+  }
+
+  const Scratch scratch_;
+  std::mt19937 random_;
+  VirtualDataset::Shape shape_;
+  VirtualDataset virtual_dataset_;
+  std::string path_;
+  hsize_t groups_;
+  std::vector<hsize_t> group_of_;
+  int irregular_ = 0;
+  int stepped_ = 0;
+};
+
+// In boxes, by a file that is opened again.
+void expect_boxes(RandomGrid& grid, const std::vector<float>& whole) {
+  const VirtualDataset::Shape& shape = grid.shape();
+  const Hdf5File file = Hdf5File::open_again(grid.path());
+  const Hdf5Dataset dataset = file.dataset("fields", VirtualData::Allowed);
+  for (int box = 0; box < 20; ++box) {
+    std::vector<std::int64_t> first;
+    std::vector<std::int64_t> count;
+    std::int64_t elements = 1;
+    for (const hsize_t size : shape) {
+      first.push_back(static_cast<std::int64_t>(grid.below(size)));
+      count.push_back(
+          1 + static_cast<std::int64_t>(grid.below(size - static_cast<hsize_t>(first.back()))));
+      elements *= count.back();
+    }
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    dataset.read_box<float>(first, count, values);
+    const std::vector<float> wanted =
+        testing::filled(count, [&](const std::vector<std::int64_t>& at) {
+          std::size_t place = 0;
+          for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+            place = place * shape[axis] + static_cast<std::size_t>(first[axis] + at[axis]);
+          }
+          return whole[place];
+        });
+    ASSERT_EQ(values, wanted) << "box " << box;
+  }
+}
+
+// The reference is HDF5.
 TEST(VirtualDatasets, AnyGridOfSourcesIsReadAsHdf5DoesIt) {
   int irregular = 0;
   int stepped = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {
-    const Scratch scratch;
-    std::mt19937 random(seed);
-    const auto below = [&](hsize_t limit) { return static_cast<hsize_t>(random() % limit); };
-    const VirtualDataset::Shape shape = {2 + below(9), 1 + below(6), 1 + below(4), 1 + below(5)};
-    VirtualDataset virtual_dataset(shape, H5T_NATIVE_FLOAT);
-    const std::string path = empty_file(scratch, "all.h5v");
-    // Channels are dealt out to groups one by one, so that a group's may lie apart.
-    const hsize_t groups = 1 + below(std::min<hsize_t>(shape[1], 3));
-    std::vector<hsize_t> group_of(shape[1]);
-    for (hsize_t channel = 0; channel < shape[1]; ++channel) {
-      group_of[channel] = channel < groups ? channel : below(groups);
-    }
-    hsize_t frame = 0;
-    while (frame < shape[0]) {
-      const hsize_t frames = 1 + below(shape[0] - frame);
-      for (hsize_t group = 0; group < groups; ++group) {
-        std::vector<Selection> here;
-        std::vector<Selection> there;
-        const hsize_t step = 1 + below(3);
-        const hsize_t first_frame = below(3);
-        const hsize_t first_row = below(2);
-        // Channels of the source, ascending with gaps.
-        hsize_t next = below(2);
-        const bool flat = std::count(group_of.begin(), group_of.end(), group) == 1 && below(2) == 0;
-        for (hsize_t channel = 0; channel < shape[1]; ++channel) {
-          if (group_of[channel] != group) continue;
-          here.push_back(
-              {range(frame, frames), range(channel, 1), range(0, shape[2]), range(0, shape[3])});
-          Selection origin = {{first_frame, step, frames, 1},
-                              range(next, 1),
-                              range(first_row, shape[2]),
-                              range(0, shape[3])};
-          if (flat) origin.erase(origin.begin() + 1);
-          there.push_back(origin);
-          next += 1 + below(2);
-        }
-        irregular += here.size() > 1 ? 1 : 0;
-        stepped += step > 1 && frames > 1 ? 1 : 0;
-        VirtualDataset::Shape source = {first_frame + step * frames + below(2), next + below(2),
-                                        first_row + shape[2] + below(2), shape[3]};
-        if (flat) source.erase(source.begin() + 1);
-        const std::string name = "source" + std::to_string(frame) + "_" + std::to_string(group);
-        ForeignFile file(scratch.path(name));
-        std::size_t elements = 1;
-        for (const hsize_t size : source) elements *= size;
-        std::vector<float> values(elements);
-        std::iota(values.begin(), values.end(), static_cast<float>(1 + 10000 * group + frame));
-        file.array<float>("fields", source, values,
-                          below(2) == 0 ? VirtualDataset::Shape() : source);
-        virtual_dataset.map(here, below(2) == 0 ? name : scratch.path(name), "fields", source,
-                            there);
-      }
-      frame += frames;
-    }
-    virtual_dataset.write(path, "fields");
-    const std::vector<float> whole = read_by_hdf5(path, "fields");
-    ASSERT_EQ(read_all(path, "fields"), whole) << "seed " << seed;
-
-    // And in boxes, by a file that is opened again.
-    const Hdf5File file = Hdf5File::open_again(path);
-    const Hdf5Dataset dataset = file.dataset("fields", VirtualData::Allowed);
-    for (int box = 0; box < 20; ++box) {
-      std::vector<std::int64_t> first;
-      std::vector<std::int64_t> count;
-      std::int64_t elements = 1;
-      for (const hsize_t size : shape) {
-        first.push_back(static_cast<std::int64_t>(below(size)));
-        count.push_back(
-            1 + static_cast<std::int64_t>(below(size - static_cast<hsize_t>(first.back()))));
-        elements *= count.back();
-      }
-      std::vector<float> values(static_cast<std::size_t>(elements));
-      dataset.read_box<float>(first, count, values);
-      const std::vector<float> wanted =
-          testing::filled(count, [&](const std::vector<std::int64_t>& at) {
-            std::size_t place = 0;
-            for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-              place = place * shape[axis] + static_cast<std::size_t>(first[axis] + at[axis]);
-            }
-            return whole[place];
-          });
-      ASSERT_EQ(values, wanted) << "seed " << seed << ", box " << box;
-    }
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomGrid grid(seed);
+    irregular += grid.irregular();
+    stepped += grid.stepped();
+    const std::vector<float> whole = read_by_hdf5(grid.path(), "fields");
+    ASSERT_EQ(read_all(grid.path(), "fields"), whole);
+    expect_boxes(grid, whole);
+    if (HasFatalFailure()) return;
   }
   EXPECT_GT(irregular, 20);
   EXPECT_GT(stepped, 20);

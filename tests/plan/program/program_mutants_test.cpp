@@ -93,95 +93,115 @@ Program with_pages_below(Program program, std::mt19937& random) {
 constexpr std::array<const char*, 7> schedules_met = {"",     "1f1b",    "interleaved", "zb-h1",
                                                       "zb-v", "chimera", "dualpipev"};
 
+ModelGraph random_model(unsigned seed, bool in_tensor_group) {
+  ModelGraph whole = random_graph(seed);
+  if (!in_tensor_group) return whole;
+  whole = with_collectives(whole, seed);
+  // Some gradients are sums over both groups.
+  for (std::size_t p = seed % 2; p < whole.parameters.size(); p += 2)
+    whole.parameters[p].sums_over_tensor = true;
+  return whole;
+}
+
+std::optional<PipelineSchedule> random_schedule(std::mt19937& random, const Step& step,
+                                                StepShape& shape) {
+  if (step.stages == 1) return std::nullopt;
+  shape.micro_batches = step.stages * (1 + static_cast<int>(random() % 2));
+  PipelineRequest request;
+  request.stages = step.stages;
+  request.micro_batches = shape.micro_batches;
+  return make_pipeline_schedule(step.schedule, request);
+}
+
+// `tied`: the stages with copies of tied parameters.
+RankPlace place_in(const Step& step, const Coordinates& at, const std::vector<int>& tied) {
+  RankPlace place;
+  place.rank = step.rank_of(at.data, at.pipeline, at.tensor);
+  place.coordinates = at;
+  for (int other = 0; other < step.data; ++other)
+    place.data_group.push_back(step.rank_of(other, at.pipeline, at.tensor));
+  for (int other = 0; other < step.tensor; ++other)
+    place.tensor_group.push_back(step.rank_of(at.data, at.pipeline, other));
+  for (int other = 0; other < step.stages; ++other)
+    place.pipeline_group.push_back(step.rank_of(at.data, other, at.tensor));
+  for (const int other : tied) place.tied_group.push_back(step.rank_of(at.data, other, at.tensor));
+  return place;
+}
+
+Program with_half_the_states_below(Program program, unsigned seed) {
+  std::vector<StateGroup> groups = state_groups(program, 0);
+  groups.resize((groups.size() + 1) / 2);
+  const std::int64_t budget = replay(program).peak_bytes;
+  if (seed % 8 < 6) return with_states_below(program, groups, Tier::Disk, {}, budget).value();
+  return with_updates_on_host(
+      std::move(program), groups, {}, 1e9,
+      seed % 16 >= 8 ? GradientCopies::WhenComplete : GradientCopies::AtTheEnd);
+}
+
+// Of most seeds something is on tiers below the device.
+Program with_some_below(Program program, unsigned seed, std::mt19937& random) {
+  if (seed % 2 == 0) {
+    const auto offloads = random_offloads(program, random, 8, {Tier::Host, Tier::Disk});
+    program = with_offloads(std::move(program), offloads, {{Tier::Host, {}}, {Tier::Disk, {}}});
+  }
+  if (seed % 4 >= 2) program = with_half_the_states_below(std::move(program), seed);
+  if (seed % 3 != 0) program = with_pages_below(std::move(program), random);
+  return program;
+}
+
+// `policy` chooses among those of the stage.
+void add_stage(Step& step, int stage, StepShape shape, ModelGraph graph, std::size_t policy,
+               const std::optional<PipelineSchedule>& schedule, unsigned seed,
+               std::mt19937& random) {
+  if (schedule) {
+    PipelineStage cut = make_pipeline_stage(graph, *schedule, stage);
+    shape.pipeline = std::move(cut.place);
+    graph = std::move(cut.cut.graph);
+  }
+  const std::vector<int> tied = shape.pipeline.tied_group;
+  const RankPlace first = place_in(step, {0, stage, 0}, tied);
+  shape.data_group = first.data_group;
+  shape.tensor_group = first.tensor_group;
+  if (schedule) shape.pipeline.group = first.pipeline_group;
+  const auto all = policy_schedules(graph);
+  const Program program = with_some_below(
+      make_training_program(graph, shape,
+                            same_for_all(all[policy % all.size()].second, shape.micro_batches)),
+      seed, random);
+  for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
+    if (step.stage_of(rank) != stage) continue;
+    const Coordinates at = {rank / step.tensor / step.stages, stage, rank % step.tensor};
+    step.programs[as_index(rank)] =
+        with_sums_in_a_row(program_of_rank(program, graph, place_in(step, at, tied)));
+  }
+  step.graphs.push_back(std::move(graph));
+}
+
 // Nothing where the model is too small for its pipeline.
 std::optional<Step> random_step(unsigned seed) {
   std::mt19937 random(seed * 7919);
   Step step;
-  const std::string schedule_name = schedules_met[seed % schedules_met.size()];
-  step.stages = schedule_name.empty() ? 1 : 2 + static_cast<int>(random() % 2);
+  step.schedule = schedules_met[seed % schedules_met.size()];
+  step.stages = step.schedule.empty() ? 1 : 2 + static_cast<int>(random() % 2);
   step.data = 1 + static_cast<int>(random() % 3 > 0);
   StepShape shape = random_shape(random, step.data, step.stages);
   step.tensor = seed % 3 == 1 ? 2 : 1;
   for (int rank = 0; rank < step.data * step.stages * step.tensor; ++rank)
     shape.world_group.push_back(rank);
-  ModelGraph whole = random_graph(seed);
-  if (step.tensor > 1) {
-    whole = with_collectives(whole, seed);
-    // Some gradients are sums over both groups.
-    for (std::size_t p = seed % 2; p < whole.parameters.size(); p += 2)
-      whole.parameters[p].sums_over_tensor = true;
-  }
-  std::optional<PipelineSchedule> schedule;
+  const ModelGraph whole = random_model(seed, step.tensor > 1);
   try {
-    if (step.stages > 1) {
-      shape.micro_batches = step.stages * (1 + static_cast<int>(random() % 2));
-      PipelineRequest request;
-      request.stages = step.stages;
-      request.micro_batches = shape.micro_batches;
-      schedule = make_pipeline_schedule(schedule_name, request);
-    }
+    const auto schedule = random_schedule(random, step, shape);
     step.programs.resize(shape.world_group.size());
     const auto policy = static_cast<std::size_t>(random());
-    for (int stage = 0; stage < step.stages; ++stage) {
-      StepShape mine = shape;
-      ModelGraph graph = whole;
-      if (schedule) {
-        PipelineStage cut = make_pipeline_stage(whole, *schedule, stage);
-        mine.pipeline = std::move(cut.place);
-        graph = std::move(cut.cut.graph);
-      }
-      const std::vector<int> tied = mine.pipeline.tied_group;
-      const auto place_of = [&](int data, int tensor) {
-        RankPlace place;
-        place.rank = step.rank_of(data, stage, tensor);
-        place.coordinates = {data, stage, tensor};
-        for (int other = 0; other < step.data; ++other)
-          place.data_group.push_back(step.rank_of(other, stage, tensor));
-        for (int other = 0; other < step.tensor; ++other)
-          place.tensor_group.push_back(step.rank_of(data, stage, other));
-        for (int other = 0; other < step.stages; ++other)
-          place.pipeline_group.push_back(step.rank_of(data, other, tensor));
-        for (const int other : tied) place.tied_group.push_back(step.rank_of(data, other, tensor));
-        return place;
-      };
-      mine.data_group = place_of(0, 0).data_group;
-      mine.tensor_group = place_of(0, 0).tensor_group;
-      if (schedule) mine.pipeline.group = place_of(0, 0).pipeline_group;
-      const auto all = policy_schedules(graph);
-      Program program = make_training_program(
-          graph, mine, same_for_all(all[policy % all.size()].second, mine.micro_batches));
-      if (seed % 2 == 0) {
-        const auto offloads = random_offloads(program, random, 8, {Tier::Host, Tier::Disk});
-        program = with_offloads(std::move(program), offloads, {{Tier::Host, {}}, {Tier::Disk, {}}});
-      }
-      if (seed % 4 >= 2) {
-        std::vector<StateGroup> groups = state_groups(program, 0);
-        groups.resize((groups.size() + 1) / 2);
-        const std::int64_t budget = replay(program).peak_bytes;
-        if (seed % 8 >= 6) {
-          program = with_updates_on_host(
-              std::move(program), groups, {}, 1e9,
-              seed % 16 >= 8 ? GradientCopies::WhenComplete : GradientCopies::AtTheEnd);
-        } else {
-          program = with_states_below(program, groups, Tier::Disk, {}, budget).value();
-        }
-      }
-      if (seed % 3 != 0) program = with_pages_below(std::move(program), random);
-      for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
-        if (step.stage_of(rank) != stage) continue;
-        const RankPlace place = place_of(rank / step.tensor / step.stages, rank % step.tensor);
-        step.programs[as_index(rank)] = with_sums_in_a_row(program_of_rank(program, graph, place));
-      }
-      step.graphs.push_back(std::move(graph));
-    }
+    for (int stage = 0; stage < step.stages; ++stage)
+      add_stage(step, stage, shape, whole, policy, schedule, seed, random);
   } catch (const ConfigError&) {
     return std::nullopt;
   }
-  step.schedule = schedule_name;
   step.name = fmt::format(
       "seed {}, {} data ranks, {} tensor ranks, ZeRO {}, {} stages {}, "
       "{} micro-batches{}",
-      seed, step.data, step.tensor, shape.zero, step.stages, schedule_name, shape.micro_batches,
+      seed, step.data, step.tensor, shape.zero, step.stages, step.schedule, shape.micro_batches,
       shape.element_bytes.master > 0 ? ", bfloat16" : "");
   return step;
 }
