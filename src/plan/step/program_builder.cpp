@@ -15,9 +15,8 @@ namespace garonne::plan {
 ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
     : graph_(graph),
       step_(step),
-      bucket_of_(graph.parameters.size(), -1),
-      offset_of_(graph.parameters.size(), 0),
-      written_(graph.parameters.size(), false) {
+      parameters_(graph.parameters.size()),
+      window_(step.reduction_bytes) {
   program_.micro_batches = step.micro_batches;
   program_.tier(Tier::Device).granularity = step.granularity;
   for (const StateSpec& state : step.optimizer_states)
@@ -65,22 +64,21 @@ void ProgramBuilder::add_parameters() {
     return add_workspaces();
   }
   const ElementBytes& bytes = step_.element_bytes;
-  for (const auto& parameter : graph_.parameters) {
+  for (std::size_t p = 0; p < graph_.parameters.size(); ++p) {
+    const ParameterSpec& parameter = graph_.parameters[p];
     const std::int64_t elements = parameter.elements;
-    parameter_of_.push_back(
-        {add_static(parameter.name, BufferKind::Parameter, elements, bytes.parameter), 0,
-         elements});
-    Whole whole;
+    BuiltParameter& built = parameters_[p];
+    built.range = {add_static(parameter.name, BufferKind::Parameter, elements, bytes.parameter), 0,
+                   elements};
     if (bytes.master > 0) {
-      whole.master = add_static(parameter.name + ".master", BufferKind::MasterParameter, elements,
+      built.master = add_static(parameter.name + ".master", BufferKind::MasterParameter, elements,
                                 bytes.master);
     }
     for (const StateSpec& state : step_.optimizer_states) {
-      whole.states.push_back(add_static(
+      built.states.push_back(add_static(
           parameter.name + "." + state.name, BufferKind::OptimizerState,
           state.blocks.count(elements, parameter.sides()), state.element_bytes(bytes.state)));
     }
-    whole_.push_back(std::move(whole));
   }
   add_workspaces();
 }
@@ -95,7 +93,6 @@ void ProgramBuilder::add_workspaces() {
 }
 
 void ProgramBuilder::add_flat_parameters() {
-  parameter_of_.resize(graph_.parameters.size());
   const ElementBytes& bytes = step_.element_bytes;
   for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
     Bucket& bucket = program_.buckets[number];
@@ -114,7 +111,7 @@ void ProgramBuilder::add_flat_parameters() {
       const bool of_whole = state.blocks.of_whole();
       shard.states.push_back(add_static(name + "." + state.name + (of_whole ? "" : ".shard"),
                                         BufferKind::OptimizerState,
-                                        state.blocks.count(shard.elements, bucket_sides_[number]),
+                                        state.blocks.count(shard.elements, buckets_[number].sides),
                                         state.element_bytes(bytes.state)));
     }
     if (!whole) {
@@ -123,8 +120,8 @@ void ProgramBuilder::add_flat_parameters() {
     }
     for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
       const int p = bucket.parameters[k];
-      parameter_of_[as_index(p)] = {whole ? shard.parameter : shard.gathered, bucket.offsets[k],
-                                    graph_.parameters[as_index(p)].elements};
+      parameters_[as_index(p)].range = {whole ? shard.parameter : shard.gathered, bucket.offsets[k],
+                                        graph_.parameters[as_index(p)].elements};
     }
   }
 }
@@ -155,14 +152,14 @@ void ProgramBuilder::make_buckets() {
     Bucket bucket;
     for (const int member : cut.members) {
       const int p = order[as_index(member)];
-      bucket_of_[as_index(p)] = static_cast<int>(program_.buckets.size());
-      offset_of_[as_index(p)] = bucket.elements;
+      parameters_[as_index(p)].bucket = static_cast<int>(program_.buckets.size());
+      parameters_[as_index(p)].offset = bucket.elements;
       bucket.parameters.push_back(p);
       bucket.offsets.push_back(bucket.elements);
       bucket.elements += graph_.parameters[as_index(p)].elements;
     }
     program_.buckets.push_back(std::move(bucket));
-    bucket_sides_.push_back(cut.sides);
+    buckets_.emplace_back().sides = cut.sides;
   }
 }
 
@@ -180,16 +177,12 @@ void ProgramBuilder::add_gradients() {
           new_range(name + ".shard", BufferKind::Gradient, bucket.shard.elements, bytes);
     }
   }
-  bucket_live_.assign(program_.buckets.size(), false);
-  bucket_reduced_.assign(program_.buckets.size(), false);
-  shard_live_.assign(program_.buckets.size(), false);
-  nodes_to_come_.assign(program_.buckets.size(), 0);
   for (const auto& node : graph_.nodes) {
     weights_to_come_.push_back(micro_batches_of(node.chunk));
     if (!graph_.has_backward(node)) continue;
-    for (const int p : node.parameters) ++nodes_to_come_[as_index(bucket_of_[as_index(p)])];
+    for (const int p : node.parameters) ++buckets_[as_index(parameters_[as_index(p)].bucket)].uses;
   }
-  uses_ = nodes_to_come_;
+  for (GradientBucket& gradients : buckets_) gradients.uses_to_come = gradients.uses;
   loss_sum_ = new_range("step_sums", BufferKind::Scalar, 2, scalar_bytes);
 }
 
@@ -202,32 +195,45 @@ int ProgramBuilder::micro_batches_of(int chunk) const {
 }
 
 GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
-  const int number = bucket_of_.at(as_index(parameter));
-  if (bucket_reduced_[as_index(number)]) {
-    Bucket& bucket = program_.buckets[as_index(number)];
-    const Buffer reduced = program_.buffers[as_index(bucket.buffer)];
-    bucket.buffer =
-        new_range(reduced.name, BufferKind::Gradient, reduced.elements, reduced.element_bytes);
-    bucket_reduced_[as_index(number)] = false;
-  }
-  const Bucket& bucket = program_.buckets[as_index(number)];
+  BuiltParameter& built = parameters_.at(as_index(parameter));
+  GradientBucket& gradients = buckets_.at(as_index(built.bucket));
+  if (gradients.state == BucketState::Reduced) renew_buffer(as_index(built.bucket));
+  const Bucket& bucket = program_.buckets[as_index(built.bucket)];
   const int buffer = bucket.buffer;
+  const bool empty = gradients.state == BucketState::Empty;
+  expect(!empty || !built.written, "a gradient is added to in a bucket that is empty");
   // A node may write several gradients into one bucket: it is listed once.
   if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) ==
       instruction.writes.end()) {
-    if (bucket_live_[as_index(number)]) instruction.reads.push_back(buffer);
+    if (!empty) instruction.reads.push_back(buffer);
     instruction.writes.push_back(buffer);
   }
   const std::int64_t padding = padded_elements(bucket) - bucket.elements;
-  if (!bucket_live_[as_index(number)] && padding > 0)
+  if (empty && padding > 0)
     instruction.arguments.zeroed.push_back({buffer, bucket.elements, padding});
-  bucket_live_[as_index(number)] = true;
-  GradientTarget target{
-      {buffer, offset_of_[as_index(parameter)], graph_.parameters[as_index(parameter)].elements},
-      written_[as_index(parameter)],
-      parameter};
-  written_[as_index(parameter)] = true;
+  gradients.state = BucketState::Summing;
+  GradientTarget target{{buffer, built.offset, graph_.parameters[as_index(parameter)].elements},
+                        built.written,
+                        parameter};
+  built.written = true;
   return target;
+}
+
+void ProgramBuilder::hand_over_buffer(std::size_t number) {
+  GradientBucket& gradients = buckets_[number];
+  expect(gradients.state == BucketState::Summing, "a bucket is reduced that has no sum");
+  gradients.state = BucketState::Reduced;
+  for (const int p : program_.buckets[number].parameters) parameters_[as_index(p)].written = false;
+}
+
+void ProgramBuilder::renew_buffer(std::size_t number) {
+  GradientBucket& gradients = buckets_[number];
+  expect(gradients.state == BucketState::Reduced, "a bucket gets a buffer beside its own");
+  Bucket& bucket = program_.buckets[number];
+  const Buffer reduced = program_.buffers[as_index(bucket.buffer)];
+  bucket.buffer =
+      new_range(reduced.name, BufferKind::Gradient, reduced.elements, reduced.element_bytes);
+  gradients.state = BucketState::Empty;
 }
 
 bool ProgramBuilder::is_tied(const Bucket& bucket) const {

@@ -2,7 +2,6 @@
 // buckets, reductions, norm and update.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "plan/program/program.hpp"
 #include "plan/step/generator.hpp"
+#include "plan/step/reduction_window.hpp"
 #include "plan/step/trained_layout.hpp"
 
 namespace garonne::plan {
@@ -41,7 +41,7 @@ class ProgramBuilder {
   }
   // Where the nodes read a parameter.
   const Range& parameter_range(int parameter) const {
-    return parameter_of_.at(static_cast<std::size_t>(parameter));
+    return parameters_.at(static_cast<std::size_t>(parameter)).range;
   }
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
   GradientTarget target_of(int parameter, Instruction& instruction);
@@ -66,6 +66,33 @@ class ProgramBuilder {
  private:
   static constexpr std::int64_t scalar_bytes = 8;
 
+  struct BuiltParameter {
+    Range range;              // where nodes read it
+    int master = -1;          // where parameters are not in shards
+    std::vector<int> states;  // likewise
+    int bucket = -1;
+    std::int64_t offset = 0;  // elements, of its gradient in the bucket
+    bool written = false;     // its gradient has its first contribution
+
+    // What the optimizer updates, where parameters are not in shards.
+    int trained() const { return master >= 0 ? master : range.buffer; }
+  };
+  // What a bucket's buffer is in use for.
+  enum class BucketState {
+    Empty,
+    Summing,  // gradients of nodes are added up in it
+    Reduced,  // it is a reduce-scatter's: the next sum needs another
+  };
+  // Beside what the Program says of a bucket.
+  struct GradientBucket {
+    MatrixSides sides = {};  // rows of all its parameters, and columns
+    int uses = 0;            // by nodes
+    int uses_to_come = 0;    // by nodes that are not finished
+    BucketState state = BucketState::Empty;
+    bool shard_live = false;       // the shard that is kept has a first sum
+    std::vector<int> tensor_sums;  // buffers, as sum_tensors() says
+  };
+
   bool sums_over_tensor(int parameter) const;
   bool reduces() const { return step_.data_group.size() > 1; }
   struct Group {
@@ -77,6 +104,10 @@ class ProgramBuilder {
   // Of a bucket whose gradients are complete.
   void all_reduce_gradient(const Bucket& bucket, const Group& group);
   void reduce_scatter(std::size_t number, int micro_batch);
+  // The bucket's buffer belongs to the reduce-scatter that was submitted.
+  void hand_over_buffer(std::size_t number);
+  // In place of the one that was handed over.
+  void renew_buffer(std::size_t number);
   // The sum of a complete bucket over one axis.
   struct Reduction {
     int bucket = 0;
@@ -85,13 +116,14 @@ class ProgramBuilder {
     bool after_tensor = false;  // adds to what the sum over the tensor group has made
   };
   std::int64_t held_bytes(const Reduction& reduction) const;
-  bool has_room(std::int64_t held_bytes) const;
   void make_room(std::int64_t held_bytes);
   void submit_reductions(bool may_wait);
   void reduce(const Reduction& reduction);
   void gather_updated(const Bucket& bucket);
   int next_tag(GroupAxis group) { return tags_[group]++; }
-  void wait_for_oldest();
+  // Of those under way, what they hold until then.
+  void wait_for_reduction(int instruction);
+  void wait_for_all_reductions();
   bool is_tied(const Bucket& bucket) const;
   void finish_tied(int number);
   int micro_batches_of(int chunk) const;
@@ -100,7 +132,7 @@ class ProgramBuilder {
   std::vector<int> sum_tensors(std::size_t number);
   // Given those of the rounds before.
   int sum_tensors(std::size_t number, const std::vector<int>& before);
-  void update(const Bucket& bucket, std::size_t number, const std::vector<int>& sums);
+  void update(std::size_t number);
   bool is_cut_over_tensor(const Bucket& bucket) const;
   void add_flat_parameters();
   void add_workspaces();
@@ -116,36 +148,14 @@ class ProgramBuilder {
   const ModelGraph& graph_;
   const StepShape& step_;
   Program program_;
-  // By parameter, where parameters are not in shards.
-  struct Whole {
-    int master = -1;
-    std::vector<int> states;
-  };
-  std::vector<Range> parameter_of_;  // by parameter
-  std::vector<Whole> whole_;         // by parameter
-  int loss_sum_ = -1;                // scalars: [loss, sum of squared gradients]
+  std::vector<BuiltParameter> parameters_;  // as those of the graph
+  std::vector<GradientBucket> buckets_;     // as those of the Program
+  int loss_sum_ = -1;                       // scalars: [loss, sum of squared gradients]
   int gradient_norm_ = -1;
-  std::vector<std::vector<int>> sums_of_;  // by bucket, as sum_tensors() says
-  std::vector<int> bucket_of_;             // by parameter
-  std::vector<std::int64_t> offset_of_;    // elements, by parameter
-  std::vector<bool> written_;              // this parameter's gradient has its first contribution
-  std::vector<bool> bucket_live_;
-  std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
-  std::vector<bool> shard_live_;
   std::vector<int> weights_to_come_;  // by node: micro-batches
-  std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
-  std::vector<int> uses_;             // by bucket
-  struct InFlight {
-    int instruction = 0;
-    std::int64_t held_bytes = 0;
-  };
-  std::deque<InFlight> in_flight_;    // not yet waited for
-  std::vector<Reduction> to_come_;    // of complete buckets, in their order
-  std::int64_t in_flight_bytes_ = 0;  // that they hold
-  std::size_t completed_buckets_ = 0;
-  bool waits_held_ = false;
-  std::map<GroupAxis, int> tags_;  // by group: stages number what they share alike
-  std::vector<MatrixSides> bucket_sides_;
+  ReductionWindow window_;
+  std::vector<Reduction> to_come_;  // of complete buckets, in their order
+  std::map<GroupAxis, int> tags_;   // by group: stages number what they share alike
 };
 
 }  // namespace garonne::plan

@@ -13,12 +13,12 @@ void ProgramBuilder::finish_tied(int number) {
   const Bucket& bucket = program_.buckets[as_index(number)];
   if (sums_over_tensor(bucket.parameters.front())) {
     all_reduce_gradient(bucket, {GroupAxis::Tensor, step_.tensor_group});
-    while (!in_flight_.empty()) wait_for_oldest();
+    wait_for_all_reductions();
   }
   if (step_.pipeline.tied_group.size() > 1)
     all_reduce_gradient(bucket, {GroupAxis::Tied, step_.pipeline.tied_group});
   if (!reduces()) return;
-  while (!in_flight_.empty()) wait_for_oldest();
+  wait_for_all_reductions();
   if (in_shards()) return reduce_scatter(as_index(number), step_.micro_batches - 1);
   all_reduce_gradient(bucket, {GroupAxis::Data, step_.data_group});
 }
@@ -35,7 +35,7 @@ void ProgramBuilder::finish_step() {
   };
   std::sort(tied.begin(), tied.end(), [&](int a, int b) { return name_of(a) < name_of(b); });
   for (const int number : tied) finish_tied(number);
-  while (!in_flight_.empty()) wait_for_oldest();
+  wait_for_all_reductions();
   Instruction squares;
   squares.operation = Operation::SumSquares;
   squares.node = "gradients";
@@ -51,7 +51,7 @@ void ProgramBuilder::finish_step() {
   if (step_.world_group.size() > 1) {
     all_reduce("step_sums", {GroupAxis::World, step_.world_group}, loss_sum_, 2, scalar_bytes,
                std::nullopt);
-    wait_for_oldest();
+    wait_for_reduction(window_.oldest());
   }
   gradient_norm_ = new_range("gradient_norm", BufferKind::Scalar, 1, scalar_bytes);
   Instruction norm;
@@ -63,11 +63,11 @@ void ProgramBuilder::finish_step() {
   norm.writes = {gradient_norm_};
   add(std::move(norm));
   for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
-    sums_of_.push_back(sum_tensors(number));
-    update(program_.buckets[number], number, sums_of_.back());
+    buckets_[number].tensor_sums = sum_tensors(number);
+    update(number);
     if (in_shards() && step_.zero < 3) gather_updated(program_.buckets[number]);
   }
-  while (!in_flight_.empty()) wait_for_oldest();
+  wait_for_all_reductions();
   Instruction report;
   report.operation = Operation::Report;
   report.node = "step";
@@ -80,18 +80,18 @@ void ProgramBuilder::finish_step() {
 // Which shards there are is a matter of the rank: see place_shards().
 void ProgramBuilder::add_pieces() {
   for (std::size_t p = 0; p < graph_.parameters.size() && !in_shards(); ++p) {
-    const Bucket& bucket = program_.buckets[as_index(bucket_of_[p])];
-    const Whole& whole = whole_[p];
+    const BuiltParameter& built = parameters_[p];
+    const Bucket& bucket = program_.buckets[as_index(built.bucket)];
     const std::int64_t elements = graph_.parameters[p].elements;
     Piece piece;
     piece.parameter = static_cast<int>(p);
-    piece.gradient = {bucket.buffer, offset_of_[p], elements};
-    piece.trained = whole.master >= 0 ? Range{whole.master, 0, elements} : parameter_of_[p];
-    for (const int state : whole.states)
+    piece.gradient = {bucket.buffer, built.offset, elements};
+    piece.trained = {built.trained(), 0, elements};
+    for (const int state : built.states)
       piece.states.push_back({state, 0, program_.buffers[as_index(state)].elements});
-    if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
+    if (built.master >= 0) piece.compute_copy = built.range;
     piece.sums = sums_of_parameter(program_, bucket, graph_, piece.parameter,
-                                   sums_of_[as_index(bucket_of_[p])]);
+                                   buckets_[as_index(built.bucket)].tensor_sums);
     program_.pieces.push_back(std::move(piece));
   }
 }
@@ -136,8 +136,7 @@ int ProgramBuilder::sum_tensors(std::size_t number, const std::vector<int>& befo
     reads(shard.states, shard.master >= 0 ? shard.master : shard.parameter);
   } else {
     for (const int p : bucket.parameters) {
-      const Whole& whole = whole_[as_index(p)];
-      reads(whole.states, whole.master >= 0 ? whole.master : parameter_of_[as_index(p)].buffer);
+      reads(parameters_[as_index(p)].states, parameters_[as_index(p)].trained());
       instruction.arguments.pieces.push_back(p);
     }
   }
@@ -148,17 +147,15 @@ int ProgramBuilder::sum_tensors(std::size_t number, const std::vector<int>& befo
   const auto over = [&](const Group& group) {
     all_reduce(name, group, sums, numbers, scalar_bytes, std::nullopt);
     // What is under way before it, as gathers, goes on.
-    wait(in_flight_.back().instruction);
-    in_flight_bytes_ -= in_flight_.back().held_bytes;
-    in_flight_.pop_back();
+    wait_for_reduction(window_.newest());
   };
   if (in_shards()) over({GroupAxis::Data, step_.data_group});
   if (is_cut_over_tensor(bucket)) over({GroupAxis::Tensor, step_.tensor_group});
   return sums;
 }
 
-void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
-                            const std::vector<int>& sums) {
+void ProgramBuilder::update(std::size_t number) {
+  const Bucket& bucket = program_.buckets[number];
   Instruction instruction;
   instruction.operation = Operation::Update;
   instruction.node = program_.buffers[as_index(bucket.buffer)].name;
@@ -166,7 +163,7 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
   const BucketShard& shard = bucket.shard;
   instruction.arguments.inputs = {gradient_norm_};
   instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
-  for (const int of_round : sums) {
+  for (const int of_round : buckets_[number].tensor_sums) {
     instruction.arguments.inputs.push_back(of_round);
     instruction.reads.push_back(of_round);
   }
@@ -181,10 +178,10 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
   }
   instruction.seconds = static_cast<double>(bucket.elements) * step_.update_seconds_per_element;
   for (const int p : bucket.parameters) {
-    const Whole& whole = whole_[as_index(p)];
-    std::vector<int> updated = whole.states;
-    updated.push_back(parameter_of_[as_index(p)].buffer);
-    if (whole.master >= 0) updated.push_back(whole.master);
+    const BuiltParameter& built = parameters_[as_index(p)];
+    std::vector<int> updated = built.states;
+    updated.push_back(built.range.buffer);
+    if (built.master >= 0) updated.push_back(built.master);
     instruction.arguments.pieces.push_back(p);
     instruction.reads.insert(instruction.reads.end(), updated.begin(), updated.end());
     instruction.writes.insert(instruction.writes.end(), updated.begin(), updated.end());

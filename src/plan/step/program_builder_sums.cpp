@@ -1,5 +1,4 @@
 // Of the builder: collectives over gradients, and what each waits for.
-#include <algorithm>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -20,29 +19,33 @@ void ProgramBuilder::set_collective(const NodeCollective& collective, Instructio
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
   const bool each = step_.reduces_each_micro_batch();
+  expect(each || weights_to_come_[as_index(n)] > 0,
+         "weights have more backwards than micro-batches");
   if (!each && --weights_to_come_[as_index(n)] > 0) return;
   for (const int p : graph_.nodes[as_index(n)].parameters) {
-    const int number = bucket_of_[as_index(p)];
+    const int number = parameters_[as_index(p)].bucket;
     const Bucket& bucket = program_.buckets[as_index(number)];
+    GradientBucket& gradients = buckets_[as_index(number)];
+    expect(gradients.state == BucketState::Summing, "weights are finished that have no gradient");
+    if (--gradients.uses_to_come > 0) continue;
+    gradients.uses_to_come = gradients.uses;
     // The two copies are summed when both stages are done.
-    if (--nodes_to_come_[as_index(number)] > 0) continue;
-    nodes_to_come_[as_index(number)] = uses_[as_index(number)];
     if (is_tied(bucket)) continue;
-    ++completed_buckets_;
+    window_.completed_bucket();
     const bool tensor = sums_over_tensor(bucket.parameters.front());
     if (tensor) to_come_.push_back({number, micro_batch, GroupAxis::Tensor, false});
     if (reduces()) to_come_.push_back({number, micro_batch, GroupAxis::Data, tensor});
   }
-  submit_reductions(!waits_held_);
+  submit_reductions(!window_.waits_held());
 }
 
 void ProgramBuilder::hold_waits_for_reductions() {
   // Else the next micro-batch would add to what is still to be reduced.
-  waits_held_ = !step_.reduces_each_micro_batch();
+  if (!step_.reduces_each_micro_batch()) window_.hold_waits();
 }
 
 void ProgramBuilder::allow_waits_for_reductions() {
-  waits_held_ = false;
+  window_.allow_waits();
   submit_reductions(false);
 }
 
@@ -59,29 +62,20 @@ std::int64_t ProgramBuilder::held_bytes(const Reduction& reduction) const {
   return staging + (gradient_goes ? program_.buffers[as_index(bucket.buffer)].bytes : 0);
 }
 
-bool ProgramBuilder::has_room(std::int64_t held_bytes) const {
-  const std::vector<std::int64_t>& limits = step_.reduction_bytes;
-  const std::int64_t limit =
-      limits.empty() ? 0 : limits[std::min(completed_buckets_, limits.size() - 1)];
-  return in_flight_.empty() || in_flight_bytes_ + held_bytes <= limit;
-}
-
 void ProgramBuilder::make_room(std::int64_t held_bytes) {
-  while (!has_room(held_bytes)) wait_for_oldest();
+  while (!window_.has_room(held_bytes)) wait_for_reduction(window_.oldest());
 }
 
 // In the order of the buckets, which is the same on all members. Without waits those stay behind
 // for which there is no room, and those that add to a sum that has not been waited for.
 void ProgramBuilder::submit_reductions(bool may_wait) {
   // Behind reductions the gathers that the backward waits for would queue.
-  if (waits_held_ && in_shards() && step_.zero == 3) return;
+  if (window_.waits_held() && in_shards() && step_.zero == 3) return;
   std::vector<Reduction> stay;
   for (const Reduction& next : std::exchange(to_come_, {})) {
-    if (may_wait && next.after_tensor) {
-      while (!in_flight_.empty()) wait_for_oldest();
-    }
-    const bool must_wait =
-        !may_wait && (!has_room(held_bytes(next)) || (next.after_tensor && !in_flight_.empty()));
+    if (may_wait && next.after_tensor) wait_for_all_reductions();
+    const bool must_wait = !may_wait && (!window_.has_room(held_bytes(next)) ||
+                                         (next.after_tensor && !window_.empty()));
     if (must_wait) {
       stay.push_back(next);
     } else {
@@ -128,9 +122,8 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
 
 void ProgramBuilder::submit(Instruction instruction, std::int64_t held_bytes) {
   instruction.lane = Lane::Collective;
-  in_flight_.push_back({static_cast<int>(program_.instructions.size()), held_bytes});
-  in_flight_bytes_ += held_bytes;
   add(std::move(instruction));
+  window_.submitted(last_instruction(), held_bytes);
 }
 
 void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
@@ -155,15 +148,16 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   instruction.channel = Channel{"reduce-scatter",          GroupAxis::Data, step_.data_group,   -1,
                                 next_tag(GroupAxis::Data), bytes,           step_.gradient_wire};
   submit(std::move(instruction), held);
-  bucket_live_[number] = false;
-  bucket_reduced_[number] = true;
-  for (const int p : bucket.parameters) written_[as_index(p)] = false;
+  hand_over_buffer(number);
 }
 
-void ProgramBuilder::wait_for_oldest() {
-  wait(in_flight_.front().instruction);
-  in_flight_bytes_ -= in_flight_.front().held_bytes;
-  in_flight_.pop_front();
+void ProgramBuilder::wait_for_reduction(int instruction) {
+  wait(instruction);
+  window_.waited(instruction);
+}
+
+void ProgramBuilder::wait_for_all_reductions() {
+  while (!window_.empty()) wait_for_reduction(window_.oldest());
 }
 
 void ProgramBuilder::wait(int completes) {
@@ -180,6 +174,7 @@ void ProgramBuilder::wait(int completes) {
 void ProgramBuilder::keep_shard(const Instruction& reduced) {
   const auto number = as_index(reduced.bucket);
   const Bucket& bucket = program_.buckets[number];
+  GradientBucket& gradients = buckets_[number];
   Instruction instruction;
   instruction.operation = Operation::KeepShard;
   instruction.node = reduced.node;
@@ -188,11 +183,11 @@ void ProgramBuilder::keep_shard(const Instruction& reduced) {
   instruction.arguments.inputs = instruction.reads = reduced.arguments.inputs;
   instruction.arguments.part = {reduced.arguments.inputs[0], 0, bucket.shard.elements};
   instruction.arguments.parameter_gradients = {
-      {{bucket.shard.gradient, 0, bucket.shard.elements}, shard_live_[number], -1}};
-  if (shard_live_[number]) instruction.reads.push_back(bucket.shard.gradient);
+      {{bucket.shard.gradient, 0, bucket.shard.elements}, gradients.shard_live, -1}};
+  if (gradients.shard_live) instruction.reads.push_back(bucket.shard.gradient);
   instruction.writes = {bucket.shard.gradient};
   instruction.seconds = static_cast<double>(bucket.shard.elements) * step_.norm_seconds_per_element;
-  shard_live_[number] = true;
+  gradients.shard_live = true;
   add(std::move(instruction));
 }
 
