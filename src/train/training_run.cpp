@@ -14,6 +14,7 @@
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/training_text.hpp"
 #include "train/workload/program_loads.hpp"
@@ -468,6 +469,7 @@ ExitCode TrainingRun::run() {
   if (first_rank_) {
     say(plan_text({config_, whole_, choice_, program_, products_, session_.ranks_on_node()}));
   }
+  say(in_turn_note(setup_, program_, session_));
   say(describe_memory(setup_, choice_, budget_, saving_, session_));
   say(describe_saving(saving_));
   say(describe_lower_tiers(whole_));
