@@ -14,6 +14,7 @@
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/rank_start.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/training_text.hpp"
@@ -139,8 +140,8 @@ void TrainingRun::watch_waits() {
 
 // To those who are waited for or wait: the instruction under way, and of steps the exchange before.
 void TrainingRun::show_instructions(bool of_steps) {
-  phase_->set_detail([tier = tier_.get(), executor = of_steps ? &*executor_ : nullptr](
-                         const std::string& otherwise) {
+  phase_->set_detail([tier = tier_.get(),
+                      executor = of_steps ? &*executor_ : nullptr](const std::string& otherwise) {
     const std::string activity = tier->activity();
     const std::string& now = activity.empty() ? otherwise : activity;
     const std::string last = executor == nullptr ? std::string() : executor->last_exchange();
@@ -470,6 +471,7 @@ ExitCode TrainingRun::run() {
   if (first_rank_) {
     say(plan_text({config_, whole_, choice_, program_, products_, session_.ranks_on_node()}));
   }
+  say(in_turn_note(setup_, program_, session_));
   say(describe_memory(setup_, choice_, budget_, saving_, session_));
   say(describe_saving(saving_));
   say(describe_lower_tiers(whole_));

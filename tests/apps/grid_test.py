@@ -316,27 +316,73 @@ class EvaluationTest(ProgramTest):
 
 
 class OverlapTest(ProgramTest):
-    """Programs run one after the other what a schedule lets overlap, and plan and train say so."""
+    """What a schedule lets overlap does so where there are tensor ranks, and plan and train say how it runs."""
+
+    def setUp(self):
+        super().setUp()
+        self.saved, self.plain = self.folder / "saved.json", self.folder / "plain.json"
+        run("simulate", "--schedule", "dualpipev", "--stages", 2, "--micro-batches", 8, "--save", self.saved)
+        schedule = json.loads(self.saved.read_text())
+        self.assertTrue(any(schedule.pop("overlaps")))
+        self.plain.write_text(json.dumps(schedule))
+        self.arguments = ("--model.layers", 4, "--train.global_batch", 16, "--train.micro_batch", 2)
+
+    def grid(self, pipeline, tensor, name, file=None):
+        return ("--grid.pipeline", pipeline, "--grid.tensor", tensor, "--grid.schedule", name,
+                *(("--grid.schedule_file", file) if file else ()))
+
+    def notes(self, text):
+        return [line for line in text.splitlines() if line.startswith("note: ") and "overlap" in line]
 
     def test_it_is_said_where_the_schedule_has_overlaps(self):
-        arguments = ("--model.layers", 4, "--train.global_batch", 16, "--train.micro_batch", 2, "--train.steps", 1)
-        saved, plain = self.folder / "saved.json", self.folder / "plain.json"
-        run("simulate", "--schedule", "dualpipev", "--stages", 2, "--micro-batches", 8, "--save", saved)
-        schedule = json.loads(saved.read_text())
-        self.assertTrue(any(schedule.pop("overlaps")))
-        plain.write_text(json.dumps(schedule))
-        for pipeline, name, file in ((2, "dualpipev", None), (2, "file", saved), (2, "file", plain), (2, "zb-v", None),
-                                     (1, "dualpipev", None)):
+        for pipeline, name, file in ((2, "dualpipev", None), (2, "file", self.saved), (2, "file", self.plain),
+                                     (2, "zb-v", None), (1, "dualpipev", None)):
             with self.subTest(pipeline=pipeline, name=name, file=file):
-                grid = ("--grid.pipeline", pipeline, "--grid.schedule", name,
-                        *(("--grid.schedule_file", file) if file else ()))
-                said = [f"note: passes that {file or name} lets overlap run one after the other here"]
-                expected = said if pipeline == 2 and (name, file) in (("dualpipev", None), ("file", saved)) else []
-                planned = run("plan", self.config, *arguments, *grid).stdout
-                trained = run("train", self.config, *arguments, *grid, "--run.directory", self.directory(f"{name} {pipeline}"),
+                grid = (*self.arguments, "--train.steps", 1, *self.grid(pipeline, 1, name, file))
+                said = [f"note: passes that {file or name} lets overlap run one after the other here: one could compute "
+                        "only while the other communicates over tensor ranks (grid.tensor)"]
+                expected = said if pipeline == 2 and (name, file) in (("dualpipev", None), ("file", self.saved)) else []
+                planned = run("plan", self.config, *grid).stdout
+                trained = run("train", self.config, *grid, "--run.directory", self.directory(f"{name} {pipeline}"),
                               "--evaluation.batches", 0, ranks=pipeline if pipeline > 1 else 0).stdout
                 for shown in (planned, trained):
-                    self.assertEqual([line for line in shown.splitlines() if "lets overlap" in line], expected)
+                    self.assertEqual(self.notes(shown), expected)
+
+    def test_over_tensor_ranks_training_is_the_same_to_the_bit(self):
+        arguments = (*self.arguments, "--train.steps", 3, "--evaluation.batches", 0)
+        for sequence_parallel in ("false", "true"):
+            with self.subTest(sequence_parallel=sequence_parallel):
+                found = []
+                for file in (self.saved, self.plain):
+                    directory = self.directory(f"{file.stem} {sequence_parallel}")
+                    shown = run("train", self.config, "--run.directory", directory, *arguments,
+                                *self.grid(2, 2, "file", file), "--grid.sequence_parallel", sequence_parallel, ranks=4).stdout
+                    check_peaks_of_ranks(self, directory, 4)
+                    found.append((series(directory, "loss"), series(directory, "gradient_norm"),
+                                  self.tensor_files(directory, 3)))
+                    self.assertEqual(self.notes(shown), [
+                        f"note: of two passes that {file} lets overlap one computes while the other communicates over its "
+                        "tensor ranks"] if file == self.saved else [])
+                self.assertEqual(found[0], found[1])
+
+    def test_the_leaner_of_the_two_is_enough(self):
+        def plan(how, file, budget, *more):
+            return run("plan", self.config, *self.arguments, *self.grid(2, 2, "file", file), "--memory.plan", how,
+                       "--memory.budget", budget, *more).stdout
+
+        def peak(how, file, budget="64MiB"):
+            return json.loads(plan(how, file, budget, "--json"))["peak_bytes"]
+
+        for how, overlapping_is_leaner in (("keep-all", True), ("full", False)):
+            with self.subTest(how):
+                together, in_turn = peak(how, self.saved), peak(how, self.plain)
+                self.assertEqual(together < in_turn, overlapping_is_leaner)
+                least = min(together, in_turn)
+                shown = plan(how, self.saved, least)
+                self.assertIn(f"smallest budget: {least} B", shown)
+                self.assertEqual(peak(how, self.saved, least), least)
+                said = "note: the plan of stage 0 runs one after the other what could overlap: together it may not fit"
+                self.assertEqual(said in self.notes(shown), not overlapping_is_leaner)
 
 
 class RefusalTest(ProgramTest):

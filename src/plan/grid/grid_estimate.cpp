@@ -54,7 +54,8 @@ struct GridEstimator::Device {
     double forward = 0;  // seconds of a micro-batch, collectives included
     double backward = 0;
     double weight = 0;
-    PassIssue issue;  // of the host
+    double exchanging = 0;  // of these, for collectives
+    PassIssue issue;        // of the host
     std::int64_t input_bytes = 0;
     std::int64_t sent_bytes = 0;  // kept until the gradient comes back
   };
@@ -173,6 +174,7 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
       chunk.forward += forward_of_block.device;
       chunk.backward += backward_of_block.device - block.weight_seconds;
       chunk.weight += block.weight_seconds;
+      chunk.exchanging += block.forward_link_seconds + block.backward_link_seconds;
       chunk.issue.forward += forward_of_block.host;
       chunk.issue.backward += backward_of_block.host;
       const auto& trains = of_device.first_used[device.updates.size()];
@@ -297,6 +299,9 @@ std::int64_t GridEstimator::updated_elements(const GridCandidate& candidate, con
 GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
                                     const std::vector<Device>& devices) {
   const bool splits = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).splits_backward;
+  // Passes that overlap may hide what they exchange.
+  const bool hides = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).overlaps &&
+                     cluster_.software.overlaps_collectives;
   const auto times = static_cast<double>(candidate.micro_batches);
   GridBounds bounds;
   double busy = 0;
@@ -305,6 +310,8 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
   for (const Device& device : devices) {
     const double tail = splits ? 0 : device.before_backward;
     double seconds = device.before_forward + times * device.work() + tail;
+    for (const Device::Chunk& chunk : device.chunks)
+      seconds -= hides ? times * chunk.exchanging : 0;
     if (candidate.shape.data > 1 && device.chunks.size() == 1 && !splits) {
       // No gradient is whole before the last backward.
       const double before_last = device.before_forward + times * device.work() -

@@ -4,6 +4,7 @@
 
 #include "plan/offload/bandwidth_bound.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/step/program_within.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -25,8 +26,9 @@ void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
 StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
                     const LeanPlans::Entry& entry) {
   StagePlan plan;
-  plan.program = make_training_program(graph, shape.step, entry.schedule);
-  plan.prediction = replay(plan.program);
+  ReplayedProgram leaner = make_leaner_program(graph, shape.step, entry.schedule);
+  plan.program = std::move(leaner.program);
+  plan.prediction = std::move(leaner.prediction);
   plan.program.name = entry.solver->name + shape.text;
   plan.program.peak_bytes = plan.prediction.peak_bytes;
   plan.program.seconds = plan.prediction.seconds;

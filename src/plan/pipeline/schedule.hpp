@@ -35,8 +35,8 @@ struct PipelineOperation {
   PipelineWork work = PipelineWork::Forward;
   int chunk = 0;        // of its device
   int micro_batch = 0;  // from 0
-  // May run at the same time as the next operation of its device, where kernels can overlap; a
-  // Program runs the two one after the other.
+  // May run at the same time as the next operation of its device. In a Program one of the two
+  // computes while the other communicates over the tensor group (plan/step/passes_in_turn.hpp).
   bool overlaps_next = false;
 
   auto operator<=>(const PipelineOperation&) const = default;

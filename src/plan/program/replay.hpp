@@ -81,7 +81,7 @@ enum class HostAtMessages { IssuesAhead, Waits };
 struct Overlap {
   HostAtMessages host = HostAtMessages::IssuesAhead;
   bool reductions = true;   // sums of gradients over ranks, but tensor ranks
-  bool collectives = true;  // sums over tensor ranks; those of divided passes are on Compute
+  bool collectives = true;  // sums over tensor ranks, and what passes exchange beside others
   bool copies = true;       // between tiers
 };
 

@@ -9,6 +9,7 @@
 #include "base/index.hpp"
 #include "plan/program/disk_copies.hpp"
 #include "plan/program/lane_clock.hpp"
+#include "plan/program/passes_overlap.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/shared_disk.hpp"
 
@@ -412,6 +413,7 @@ class Meetings {
       case Lane::DiskRead:
         return overlap_.copies;
       case Lane::Collective:
+        if (is_beside_passes(instruction)) return overlap_.collectives;
         // What gathers parameters goes on.
         if (instruction.operation != Operation::AllReduce &&
             instruction.operation != Operation::ReduceScatter)

@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "plan/program/replay.hpp"
+#include "plan/step/program_within.hpp"
 #include "plan/step/step_planner.hpp"
 
 namespace garonne::plan {
 namespace {
 
 std::int64_t peak_of(const ModelGraph& graph, const StepShape& step, const StepSchedule& schedule) {
-  return replay(make_training_program(graph, step, schedule)).peak_bytes;
+  return make_leaner_program(graph, step, schedule).prediction.peak_bytes;
 }
 
 // Why `solver` has no plan, and what has.

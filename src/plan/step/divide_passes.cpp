@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,12 @@ Operation operation_of(const NodeCollective& collective) {
 class PassDivider {
  public:
   PassDivider(Program& program, const ModelGraph& graph)
-      : program_(program), graph_(graph), edit_(program) {}
+      : program_(program), graph_(graph), edit_(program) {
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.instructions[i].operation == Operation::Wait)
+        wait_of_[program.instructions[i].completes] = static_cast<int>(i);
+    }
+  }
 
   void run() {
     const auto count = static_cast<int>(program_.instructions.size());
@@ -63,9 +69,32 @@ class PassDivider {
       first.issue_seconds = pass.issue_seconds * kernels.before / (kernels.before + kernels.after);
       pass.issue_seconds -= first.issue_seconds;
     }
+    Instruction meets = meeting(pass, collective, exchanged, staging, spare);
+    if (pass.lane != Lane::Compute)
+      return divide_beside(place, std::move(first), std::move(meets), result);
     edit_.insert_before(place, std::move(first));
-    edit_.insert_before(place, meeting(pass, collective, exchanged, staging, spare));
+    edit_.insert_before(place, std::move(meets));
     make_last_part(pass, forward, exchanged, result);
+  }
+
+  // The collective goes on beside Compute until the wait for the pass, behind which the last part
+  // comes. What only the first part reads is not held until then.
+  void divide_beside(int place, Instruction first, Instruction meets, int result) {
+    Instruction& pass = program_.instructions[as_index(place)];
+    const int wait_place = wait_of_.at(place);
+    Instruction& wait = program_.instructions[as_index(wait_place)];
+    meets.lane = std::exchange(pass.lane, Lane::Compute);
+    std::vector<int> freed = std::exchange(wait.frees, std::exchange(meets.frees, {}));
+    make_last_part(pass, is_forward(pass.operation), meets.arguments.exchanged, result);
+    Instruction last = std::move(pass);
+    for (const int buffer : freed) {
+      const bool held = contains(last.reads, buffer) || contains(last.writes, buffer);
+      (held ? last : first).frees.push_back(buffer);
+    }
+    edit_.remove(place);
+    edit_.insert_before(place, std::move(first));
+    wait.completes = edit_.insert_before(place, std::move(meets));
+    edit_.insert_after(wait_place, std::move(last));
   }
 
   int new_buffer(const Instruction& pass, const char* role, std::int64_t bytes) {
@@ -155,6 +184,7 @@ class PassDivider {
   Program& program_;
   const ModelGraph& graph_;
   ProgramEdit edit_;
+  std::map<int, int> wait_of_;  // by instruction on another lane
 };
 
 }  // namespace

@@ -9,9 +9,10 @@
 namespace garonne::plan {
 
 // `program` is finished, with its frees and its tiers' granularity; passes with a collective have
-// its channel. What a pass frees it frees when it is over, so that it takes the bytes that its node
-// declares and a solver counted. Throws InternalError where the node declares fewer bytes than the
-// parts take.
+// its channel. Of a pass that is on another lane than Compute, and is waited for, only the
+// collective goes there, and its last part comes behind the wait. What a pass frees it frees when
+// it is over, so that it takes the bytes that its node declares and a solver counted. Throws
+// InternalError where the node declares fewer bytes than the parts take.
 void divide_passes(Program& program, const ModelGraph& graph);
 
 }  // namespace garonne::plan

@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "plan/program/passes_overlap.hpp"
+#include "plan/step/passes_in_turn.hpp"
 
 namespace garonne::plan {
 namespace {
 
 bool is_reduction(const Instruction& instruction) {
-  return instruction.lane == Lane::Collective &&
+  // The rest are of nodes.
+  return instruction.lane == Lane::Collective && !is_beside_passes(instruction) &&
          (instruction.operation == Operation::AllReduce ||
           instruction.operation == Operation::ReduceScatter);
 }
@@ -74,7 +77,23 @@ constexpr std::int64_t reductions_worth_room = 3;
 
 constexpr std::int64_t everything = std::numeric_limits<std::int64_t>::max() / 4;
 
+ReplayedProgram made_of(const ModelGraph& graph, const StepShape& step,
+                        const StepSchedule& schedule) {
+  ReplayedProgram made{make_training_program(graph, step, schedule), {}};
+  made.prediction = replay(made.program);
+  return made;
+}
+
 }  // namespace
+
+ReplayedProgram make_leaner_program(const ModelGraph& graph, const StepShape& step,
+                                    const StepSchedule& schedule) {
+  ReplayedProgram made = made_of(graph, step, schedule);
+  if (!passes_overlap(made.program)) return made;
+  ReplayedProgram in_turn = made_of(graph, with_passes_in_turn(step), schedule);
+  return made.prediction.peak_bytes <= in_turn.prediction.peak_bytes ? std::move(made)
+                                                                     : std::move(in_turn);
+}
 
 ProgramWithin make_program_within(const ModelGraph& graph, const StepShape& step,
                                   const StepSchedule& schedule, std::int64_t budget_bytes) {
@@ -83,6 +102,15 @@ ProgramWithin make_program_within(const ModelGraph& graph, const StepShape& step
   ProgramWithin best;
   best.program = make_training_program(graph, shape, schedule);
   best.prediction = replay(best.program);
+  if (best.prediction.peak_bytes > budget_bytes && passes_overlap(best.program)) {
+    ReplayedProgram in_turn = made_of(graph, with_passes_in_turn(shape), schedule);
+    if (in_turn.prediction.peak_bytes < best.prediction.peak_bytes) {
+      best.wanted_bytes = best.prediction.peak_bytes - budget_bytes;
+      shape = with_passes_in_turn(std::move(shape));
+      best.program = std::move(in_turn.program);
+      best.prediction = std::move(in_turn.prediction);
+    }
+  }
   best.least_bytes = best.prediction.peak_bytes;
   if (best.least_bytes > budget_bytes) return best;
   const Reductions reductions = reductions_of(best.program, best.prediction, step.zero);
@@ -101,8 +129,9 @@ ProgramWithin make_program_within(const ModelGraph& graph, const StepShape& step
   };
   const auto [most_bytes, pays] = consider({everything});
   if (most_bytes <= budget_bytes || !pays) return best;
-  best.wanted_bytes =
+  const std::int64_t for_reductions =
       std::min(most_bytes - budget_bytes, reductions_worth_room * reductions.largest_bytes);
+  best.wanted_bytes = std::max(best.wanted_bytes, for_reductions);
   std::vector<std::int64_t> free;
   for (const std::int64_t bytes : reductions.others_bytes) free.push_back(budget_bytes - bytes);
   // More under way may also change when gathers are, which replay then finds too much.

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "plan/step/micro_batch_writer.hpp"
+#include "plan/step/passes_in_turn.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -77,6 +78,7 @@ class StepWriter {
       : builder_(builder),
         graph_(graph),
         step_(step),
+        overlaps_(passes_can_overlap(step)),
         order_(step.pipeline.order),
         ran_(as_index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
         received_(as_index(graph.chunks())),
@@ -103,17 +105,21 @@ class StepWriter {
   void write() {
     const std::size_t to_last_message = operations_to_last_message();
     if (step_.messages_first && to_last_message > 0) builder_.hold_waits_for_reductions();
-    for (std::size_t k = 0; k < order_.size(); ++k) {
-      const PipelineOperation& operation = order_[k];
-      if (!loaded_[as_index(operation.micro_batch)]) {
-        writers_[as_index(operation.micro_batch)].load(in_pipeline());
-        loaded_[as_index(operation.micro_batch)] = true;
+    for (std::size_t k = 0; k < order_.size();) {
+      const std::size_t end = end_of_turn(k);
+      for (std::size_t i = k; i < end; ++i) load(order_[i].micro_batch);
+      post_receives(k, end);
+      if (end < order_.size()) post_receives(end, end_of_turn(end));
+      for (std::size_t i = k; i < end; ++i) {
+        for (const int instruction : waits_[i]) builder_.wait(instruction);
       }
-      post_receive(k);
-      if (k + 1 < order_.size()) post_receive(k + 1);
-      for (const int instruction : waits_[k]) builder_.wait(instruction);
-      run(operation);
-      if (k + 1 == to_last_message) builder_.allow_waits_for_reductions();
+      if (end - k > 1) {
+        run_together(order_[k], order_[k + 1]);
+      } else {
+        run(order_[k]);
+      }
+      if (k < to_last_message && to_last_message <= end) builder_.allow_waits_for_reductions();
+      k = end;
     }
     for (auto& chunk : sent_gradients_) {
       for (const auto& messages : chunk) {
@@ -187,7 +193,37 @@ class StepWriter {
     return result;
   }
 
-  // Once, for the operation at `k`; the message travels while the one before it computes.
+  void load(int micro_batch) {
+    if (loaded_[as_index(micro_batch)]) return;
+    writers_[as_index(micro_batch)].load(in_pipeline());
+    loaded_[as_index(micro_batch)] = true;
+  }
+
+  // Whether the step is a pass that meets the tensor group.
+  bool meets(const NodeStep& step) const {
+    const NodeSpec& node = graph_.nodes[as_index(step.node)];
+    if (node.hands_over) return false;
+    if (step.forward()) return !node.forward_collective.kind.empty();
+    return step.pass != Pass::BackwardWeight && !node.backward_collective.kind.empty();
+  }
+
+  // Operations take turns: one by one, or two that overlap. Messages travel beside them in any
+  // case.
+  std::size_t end_of_turn(std::size_t k) const {
+    if (!overlaps_ || !order_[k].overlaps_next || k + 1 == order_.size()) return k + 1;
+    for (std::size_t i = k; i < k + 2; ++i) {
+      const std::vector<NodeStep> steps = steps_of(order_[i]);
+      if (std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return meets(step); }))
+        return k + 2;
+    }
+    return k + 1;
+  }
+
+  void post_receives(std::size_t k, std::size_t end) {
+    for (; k < end; ++k) post_receive(k);
+  }
+
+  // Once, for the operation at `k`; the message travels while what comes before its turn computes.
   void post_receive(std::size_t k) {
     if (!in_pipeline() || posted_[k]) return;
     posted_[k] = true;
@@ -211,32 +247,87 @@ class StepWriter {
     }
   }
 
-  void run(const PipelineOperation& operation) {
-    const int m = operation.micro_batch;
-    const ChunkSteps& steps = steps_[as_index(steps_of_[as_index(m)])][as_index(operation.chunk)];
+  // What the operation does, in order.
+  std::vector<NodeStep> steps_of(const PipelineOperation& operation) const {
+    const auto schedule = as_index(steps_of_[as_index(operation.micro_batch)]);
+    const ChunkSteps& chunk = steps_[schedule][as_index(operation.chunk)];
+    std::vector<NodeStep> steps = chunk.backward;
+    const auto is_of_weights = [](const NodeStep& step) {
+      return !step.forward() && step.pass == Pass::BackwardWeight;
+    };
     switch (operation.work) {
       case PipelineWork::Forward:
-        for (const NodeStep& step : steps.forward) forward(step, m);
-        return;
+        return chunk.forward;
       case PipelineWork::Backward:
-        for (const NodeStep& step : steps.backward) backward(step, m);
-        return send_gradient(operation);
+        return steps;
       case PipelineWork::BackwardInput:
-        for (const NodeStep& step : steps.backward) {
-          if (step.forward() || step.pass != Pass::BackwardWeight) backward(step, m);
-        }
-        return send_gradient(operation);
+        std::erase_if(steps, is_of_weights);
+        return steps;
       case PipelineWork::BackwardWeight:
-        for (const NodeStep& step : steps.backward) {
-          if (!step.forward() && step.pass == Pass::BackwardWeight) backward(step, m);
-        }
-        return;
+        std::erase_if(steps, [&](const NodeStep& step) { return !is_of_weights(step); });
+        return steps;
       case PipelineWork::Recompute:
-        throw InternalError("a stage of a schedule that runs forwards again");
+        break;
     }
+    throw InternalError("a stage of a schedule that runs forwards again");
   }
 
-  void forward(const NodeStep& step, int m) {
+  void run(const PipelineOperation& operation) {
+    for (const NodeStep& step : steps_of(operation)) write_pass(step, operation.micro_batch);
+    end(operation);
+  }
+
+  // One of two operations whose passes overlap.
+  struct Half {
+    const PipelineOperation& operation;
+    std::vector<NodeStep> steps;
+    std::size_t next = 0;  // of the steps
+    int exchanging = -1;   // the pass whose collective is under way
+    bool done = false;
+  };
+
+  // By turns, each up to its next collective, which goes on while the other one computes.
+  void run_together(const PipelineOperation& first, const PipelineOperation& second) {
+    Half one{first, steps_of(first)};
+    Half other{second, steps_of(second)};
+    while (!one.done || !other.done) {
+      if (!one.done) {
+        go_on(one, other.done);
+        if (one.done) end(first);
+      }
+      go_on(other, one.done);
+    }
+    // What waits for its room among gradients on their way comes behind what the first sends.
+    end(second);
+  }
+
+  void end(const PipelineOperation& operation) {
+    if (gives_input_gradient(operation.work)) send_gradient(operation);
+  }
+
+  void go_on(Half& half, bool alone) {
+    if (half.done) return;
+    if (half.exchanging >= 0) builder_.wait(std::exchange(half.exchanging, -1));
+    while (half.next < half.steps.size()) {
+      const NodeStep& step = half.steps[half.next++];
+      // The loss is added to the sum at once.
+      const bool beside =
+          !alone && meets(step) && graph_.nodes[as_index(step.node)].output != graph_.loss;
+      write_pass(step, half.operation.micro_batch, beside ? Lane::Collective : Lane::Compute);
+      if (!beside) continue;
+      half.exchanging = last_pass_;
+      return;
+    }
+    half.done = true;
+  }
+
+  // `meets_on`: the lane of its collective; on any other than Compute it is to be waited for.
+  void write_pass(const NodeStep& step, int m, Lane meets_on = Lane::Compute) {
+    if (step.forward()) return forward(step, m, meets_on);
+    backward(step, m, meets_on);
+  }
+
+  void forward(const NodeStep& step, int m, Lane meets_on) {
     const NodeSpec& node = graph_.nodes[as_index(step.node)];
     MicroBatchWriter& writer = writers_[as_index(m)];
     const bool first = !ran_[as_index(m)][as_index(step.node)];
@@ -252,15 +343,15 @@ class StepWriter {
       sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)] = builder_.last_instruction();
       return;
     }
-    writer.forward(step.node, step.option, /*recompute=*/!first);
+    writer.forward(step.node, step.option, /*recompute=*/!first, meets_on);
+    last_pass_ = builder_.last_instruction();
     if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
       writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
       loss_emitted_ = true;
     }
   }
 
-  void backward(const NodeStep& step, int m) {
-    if (step.forward()) return forward(step, m);
+  void backward(const NodeStep& step, int m, Lane meets_on) {
     const NodeSpec& node = graph_.nodes[as_index(step.node)];
     if (node.hands_over) {
       if (!in_pipeline()) return writers_[as_index(m)].receive_gradient(step.node, std::nullopt);
@@ -268,7 +359,8 @@ class StepWriter {
       builder_.wait(sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)]);
       return;
     }
-    writers_[as_index(m)].backward(step.node, step.pass);
+    writers_[as_index(m)].backward(step.node, step.pass, meets_on);
+    last_pass_ = builder_.last_instruction();
     if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
   }
 
@@ -293,6 +385,7 @@ class StepWriter {
   ProgramBuilder& builder_;
   const ModelGraph& graph_;
   const StepShape& step_;
+  const bool overlaps_;
   std::vector<PipelineOperation> order_;
   std::vector<MicroBatchWriter> writers_;
   std::vector<std::vector<ChunkSteps>> steps_;  // by schedule and chunk
@@ -306,6 +399,7 @@ class StepWriter {
   // By chunk, oldest first: the messages of a micro-batch.
   std::vector<std::vector<std::vector<int>>> sent_gradients_;
   std::vector<bool> loaded_;  // by micro-batch
+  int last_pass_ = -1;        // the instruction of the node that was written last
   bool loss_emitted_ = false;
 };
 

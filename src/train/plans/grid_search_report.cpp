@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -42,11 +44,15 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
 std::string overlap_notes(const plan::GridSearch& search) {
   std::string text;
   for (const plan::ScheduleTraits& traits : plan::schedule_traits()) {
-    const bool is_shown =
-        std::any_of(search.best.begin(), search.best.end(), [&](const auto& grid) {
-          return grid.candidate.shape.pipeline > 1 && grid.candidate.schedule == traits.name;
-        });
-    if (is_shown && traits.overlaps) text += overlap_note(traits.name);
+    std::set<std::string> notes;
+    for (const auto& grid : search.best) {
+      const plan::GridCandidate& candidate = grid.candidate;
+      if (!traits.overlaps || candidate.shape.pipeline == 1 || candidate.schedule != traits.name)
+        continue;
+      notes.insert(overlap_note(traits.name,
+                                {candidate.shape.data, candidate.shape.tensor, candidate.zero}));
+    }
+    for (const std::string& note : notes) text += note;
   }
   return text;
 }

@@ -1,11 +1,15 @@
 #include "train/setup/pipeline_schedule.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
+#include "plan/program/passes_overlap.hpp"
+#include "plan/step/passes_in_turn.hpp"
 
 namespace garonne::train {
 namespace {
@@ -19,6 +23,19 @@ std::string key_of_request(const std::string& option) {
     if (option == asked) return key;
   }
   return option;
+}
+
+// Of passes that a schedule lets overlap; empty where they do (plan::passes_can_overlap).
+std::string why_in_turn(const OtherAxes& others) {
+  if (others.tensor == 1)
+    return "one could compute only while the other communicates over tensor ranks (grid.tensor)";
+  if (others.zero == 3 && others.data > 1)
+    return "with grid.zero = 3 parameters would be gathered at each change between them";
+  return "";
+}
+
+OtherAxes other_axes_of(const Setup& setup) {
+  return {setup.grid.shape().data, setup.grid.shape().tensor, setup.step.zero};
 }
 
 }  // namespace
@@ -44,14 +61,46 @@ plan::PipelineSchedule pipeline_schedule_of(const Setup& setup) {
   }
 }
 
-std::string overlap_note(const std::string& schedule) {
-  return fmt::format("note: passes that {} lets overlap run one after the other here\n", schedule);
+std::string overlap_note(const std::string& schedule, const OtherAxes& others) {
+  const std::string reason = why_in_turn(others);
+  if (reason.empty()) {
+    return fmt::format(
+        "note: of two passes that {} lets overlap one computes while the other communicates over "
+        "its tensor ranks\n",
+        schedule);
+  }
+  return fmt::format("note: passes that {} lets overlap run one after the other here: {}\n",
+                     schedule, reason);
 }
 
 std::string describe_overlaps(const Setup& setup) {
   const auto& keys = setup.config.grid;
   if (keys.pipeline == 1 || !pipeline_schedule_of(setup).has_overlaps()) return "";
-  return overlap_note(keys.schedule == "file" ? keys.schedule_file : keys.schedule);
+  return overlap_note(keys.schedule == "file" ? keys.schedule_file : keys.schedule,
+                      other_axes_of(setup));
+}
+
+bool runs_in_turn(const Setup& stage, const plan::Program& program) {
+  return plan::passes_can_overlap(stage.step) && !plan::passes_overlap(program);
+}
+
+std::string in_turn_note(const std::vector<int>& stages) {
+  if (stages.empty()) return "";
+  return fmt::format(
+      "note: the {} of {} {} {} one after the other what could overlap: together it may not fit\n",
+      stages.size() == 1 ? "plan" : "plans", stages.size() == 1 ? "stage" : "stages",
+      fmt::join(stages, ", "), stages.size() == 1 ? "runs" : "run");
+}
+
+std::string in_turn_note(const Setup& stage, const plan::Program& program, dist::Session& session) {
+  const std::vector<std::int64_t> in_turn =
+      session.all_gather(std::vector<std::int64_t>{runs_in_turn(stage, program) ? 1 : 0});
+  std::set<int> stages;
+  for (std::size_t rank = 0; rank < in_turn.size(); ++rank) {
+    if (in_turn[rank] != 0)
+      stages.insert(stage.grid.coordinates_of(static_cast<int>(rank)).pipeline);
+  }
+  return in_turn_note(std::vector<int>(stages.begin(), stages.end()));
 }
 
 }  // namespace garonne::train

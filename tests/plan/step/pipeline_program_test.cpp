@@ -231,7 +231,7 @@ TEST(PipelinePrograms, MessagesOfOneLinkQueue) {
   EXPECT_LE(seconds, 2 * micro_batches * slow + computed);
 }
 
-// Flags that only a simulation looks at.
+// Without tensor ranks there is nothing that a pass could compute beside.
 TEST(PipelinePrograms, WhatMayOverlapRunsInTurn) {
   const ModelGraph whole = splitting_chain(12);
   PipelineRequest request;
