@@ -1,19 +1,11 @@
 #include "plan_programs.hpp"
 
-#include <fmt/format.h>
-
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <system_error>
 #include <vector>
 
-#include "base/file.hpp"
-#include "base/json_output.hpp"
+#include "train/plans/saved_programs.hpp"
 
 namespace garonne::apps {
 void write_programs(const train::GridPlan& plan, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
   const Grid& grid = plan.stages.front().setup.grid;
   std::vector<std::vector<int>> ranks(plan.stages.size());
   const auto program_of = [&](int rank) {
@@ -25,11 +17,8 @@ void write_programs(const train::GridPlan& plan, const std::string& folder) {
     ranks[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)].push_back(rank);
   // Of larger grids the stages were replayed when they were planned.
   train::replay_ranks(grid, program_of);
-  for (const auto& of_stage : ranks) {
-    write_file_durably(
-        fmt::format("{}/rank_{}.json", folder, of_stage.front()),
-        json_text(plan::to_json(program_of(of_stage.front()), of_stage, {}), 1) + "\n");
-  }
+  for (const auto& of_stage : ranks)
+    train::save_program(folder, program_of(of_stage.front()), of_stage, {});
 }
 
 }  // namespace garonne::apps

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
-#include "base/file.hpp"
 #include "base/median.hpp"
 #include "base/seconds.hpp"
 #include "optim/schedule.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/plans/saved_programs.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/rank_start.hpp"
 #include "train/stop/stop_file.hpp"
@@ -243,11 +242,7 @@ void TrainingRun::finish_saving(bool in_the_way) {
 void TrainingRun::write_programs() const {
   const std::string folder = options_.program_directory.empty() ? config_.run.directory + "/program"
                                                                 : options_.program_directory;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  write_file_durably(
-      fmt::format("{}/rank_{}.json", folder, session_.rank()),
-      plan::to_json(program_, {session_.rank()}, outputs_.measurements).dump(1) + "\n");
+  save_program(folder, program_, {session_.rank()}, outputs_.measurements);
 }
 
 void TrainingRun::say_note() {

@@ -30,7 +30,7 @@ struct GivenStage {
 };
 
 std::string path_of(const std::string& directory, const Setup& whole, int stage) {
-  return fmt::format("{}/rank_{}.json", directory, whole.grid.rank_of({0, stage, 0}));
+  return program_file(directory, whole.grid.rank_of({0, stage, 0}));
 }
 
 [[noreturn]] void refuse_program(const std::string& path, const std::string& reason) {

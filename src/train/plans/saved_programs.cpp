@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "base/json_output.hpp"
 #include "base/output_file.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/proofs.hpp"
@@ -26,13 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view before_rank = "rank_";
+constexpr std::string_view after_rank = ".json";
+
 std::optional<int> rank_of_file(const std::string& name) {
-  constexpr std::string_view before = "rank_";
-  constexpr std::string_view after = ".json";
-  if (!name.starts_with(before) || !name.ends_with(after)) return std::nullopt;
-  const char* const end = name.data() + name.size() - after.size();
+  if (!name.starts_with(before_rank) || !name.ends_with(after_rank)) return std::nullopt;
+  const char* const end = name.data() + name.size() - after_rank.size();
   int rank = 0;
-  const auto [stop, error] = std::from_chars(name.data() + before.size(), end, rank);
+  const auto [stop, error] = std::from_chars(name.data() + before_rank.size(), end, rank);
   if (error != std::errc() || stop != end) return std::nullopt;
   return rank;
 }
@@ -96,6 +98,19 @@ bool are_stages(const SavedPrograms& saved) {
 }
 
 }  // namespace
+
+std::string program_file(const std::string& folder, int rank) {
+  return fmt::format("{}/{}{}{}", folder, before_rank, rank, after_rank);
+}
+
+void save_program(const std::string& folder, const plan::Program& program,
+                  const std::vector<int>& ranks,
+                  const std::vector<plan::Measurement>& measurements) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  write_file_durably(program_file(folder, ranks.at(0)),
+                     json_text(plan::to_json(program, ranks, measurements), 1) + "\n");
+}
 
 plan::Program read_program(const std::string& path) {
   return plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path,

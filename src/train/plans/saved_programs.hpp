@@ -18,6 +18,15 @@ struct SavedPrograms {
   std::vector<plan::Program> programs;  // ascending by rank
 };
 
+// Where the Program of a rank, or of it and others that run the same one, is in a folder.
+std::string program_file(const std::string& folder, int rank);
+
+// Into the file of the first of `ranks`, whose Program it is; makes the folder where it is missing.
+// `measurements`: by instruction, or none. Throws IoError.
+void save_program(const std::string& folder, const plan::Program& program,
+                  const std::vector<int>& ranks,
+                  const std::vector<plan::Measurement>& measurements);
+
 // Throws IoError for a file that cannot be read, and ConfigError for what is no Program.
 plan::Program read_program(const std::string& path);
 

@@ -130,9 +130,7 @@ ordered_json program_json(const RankProgram& rank) {
 }  // namespace
 
 std::vector<RankProgram> read_rank_programs(const std::string& run_directory, int ranks) {
-  const auto path = [&](int rank) {
-    return fmt::format("{}/program/rank_{}.json", run_directory, rank);
-  };
+  const auto path = [&](int rank) { return program_file(run_directory + "/program", rank); };
   std::error_code error;
   if (!std::filesystem::exists(path(0), error)) return {};
   std::vector<RankProgram> programs;

@@ -12,8 +12,8 @@ class Phase {
  public:
   // "step 7", "the checkpoint of step 7". `otherwise` follows it where there is no detail.
   void set(std::string text, std::string otherwise = "");
-  // What follows, as the instruction, given `otherwise` of now; not called any more once another one
-  // is set.
+  // What follows, as the instruction, given `otherwise` of now; not called any more once another
+  // one is set.
   void set_detail(std::function<std::string(const std::string& otherwise)> detail);
   // "step 7, forward layer 3 of micro-batch 0".
   std::string text() const;
