@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nn/compute_session.hpp"
 #include "nn/fields/field_model.hpp"
 #include "nn/fields/made_up_fields.hpp"
 #include "nn/node_runner.hpp"

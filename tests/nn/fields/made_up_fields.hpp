@@ -10,7 +10,7 @@
 #include "nn/fields/field_model.hpp"
 #include "nn/node_runner.hpp"
 
-namespace garonne::nn::test {
+namespace garonne::test {
 
 // fourier_operators.numbers
 inline at::Tensor numbers(std::int64_t which, std::int64_t count) {
@@ -24,7 +24,7 @@ inline at::Tensor numbers(std::int64_t which, std::int64_t count) {
   return values;
 }
 
-inline Named made_up_parameters(const Model& model) {
+inline Named made_up_parameters(const nn::Model& model) {
   Named parameters;
   std::int64_t which = 0;
   for (const auto& spec : model.graph.parameters) {
@@ -39,7 +39,7 @@ inline Named made_up_parameters(const Model& model) {
   return parameters;
 }
 
-inline Named made_up_fields(const FieldShape& shape, std::int64_t batch) {
+inline Named made_up_fields(const nn::FieldShape& shape, std::int64_t batch) {
   const std::int64_t points = batch * shape.count();
   const std::int64_t targets = points * shape.target_channels;
   return {{"input", numbers(501, points * shape.input_channels)},
@@ -47,4 +47,4 @@ inline Named made_up_fields(const FieldShape& shape, std::int64_t batch) {
           {"mask", numbers(504, (shape.push_forward + shape.rollout) * targets).gt(-0.3)}};
 }
 
-}  // namespace garonne::nn::test
+}  // namespace garonne::test
