@@ -41,6 +41,8 @@ GRIDS = [
     (2, 2, 1, {"schedule": "chimera", "zero": 1}),
     (1, 2, 2, {"schedule": "chimera", "sequence_parallel": "true"}),
     (2, 2, 2, {"schedule": "chimera", "zero": 3, "sequence_parallel": "true"}),
+    (1, 2, 2, {"schedule": "dualpipev", "sequence_parallel": "true"}),
+    (2, 2, 2, {"schedule": "dualpipev", "zero": 2}),
     (2, 1, 1, {}),
     (4, 1, 1, {}),
     (4, 1, 1, {"zero": 1}),

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "plan/grid/grid_estimate.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/launch_order.hpp"
@@ -272,6 +273,39 @@ TEST(PassesOverlap, RunInTurnWhereTogetherTheyHoldTooMuch) {
       fell_back += falls_back(grid, plain, stage) ? 1 : 0;
   }
   EXPECT_GT(fell_back, 3);
+}
+
+// No bound of a grid is above what passes that hide their collectives can take.
+TEST(PassesOverlap, AreInBoundsOfGrids) {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.nodes = 1;
+  cluster.inside_node = {0, 1e9};
+  const auto blocks = [](int, bool, std::int64_t) {
+    std::vector<BlockCost> made(8);
+    for (BlockCost& block : made) {
+      block.forward_seconds = block.backward_seconds = 1e-3;
+      block.forward_link_seconds = block.backward_link_seconds = 5e-4;
+      block.cut_seconds = 3e-3;
+      block.options = {{-1, 1 << 10, 0}};
+    }
+    return made;
+  };
+  GridCandidate candidate;
+  candidate.shape.pipeline = candidate.shape.tensor = 2;
+  candidate.schedule = "dualpipev";
+  candidate.chunks = 2;
+  candidate.micro_batch = 1;
+  candidate.micro_batches = 8;
+  const auto bound = [&] {
+    return GridEstimator(cluster, std::int64_t{1} << 40, test::step_shape(1, 1, 0), blocks)
+        .bounds(candidate)
+        .seconds;
+  };
+  const double hidden = bound();
+  cluster.software.overlaps_collectives = false;
+  // Four blocks a device.
+  EXPECT_NEAR(bound() - hidden, 8 * 4 * (5e-4 + 5e-4), 1e-9);
 }
 
 }  // namespace
