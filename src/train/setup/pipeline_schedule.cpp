@@ -5,9 +5,11 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/wrapped.hpp"
 #include "plan/program/passes_overlap.hpp"
 #include "plan/step/passes_in_turn.hpp"
 
@@ -25,10 +27,16 @@ std::string key_of_request(const std::string& option) {
   return option;
 }
 
+// Lines for what begins with "note: ".
+std::string note_lines(const std::string& note) {
+  constexpr std::size_t indent = std::string_view("note: ").size();
+  return fmt::format("{}\n", wrapped(note, most_table_columns, indent));
+}
+
 // Of passes that a schedule lets overlap; empty where they do (plan::passes_can_overlap).
 std::string why_in_turn(const OtherAxes& others) {
   if (others.tensor == 1)
-    return "one could compute only while the other communicates over tensor ranks (grid.tensor)";
+    return "what could overlap is communication over tensor ranks, and grid.tensor is 1";
   if (others.zero == 3 && others.data > 1)
     return "with grid.zero = 3 parameters would be gathered at each change between them";
   return "";
@@ -63,14 +71,15 @@ plan::PipelineSchedule pipeline_schedule_of(const Setup& setup) {
 
 std::string overlap_note(const std::string& schedule, const OtherAxes& others) {
   const std::string reason = why_in_turn(others);
-  if (reason.empty()) {
-    return fmt::format(
-        "note: of two passes that {} lets overlap one computes while the other communicates over "
-        "its tensor ranks\n",
-        schedule);
-  }
-  return fmt::format("note: passes that {} lets overlap run one after the other here: {}\n",
-                     schedule, reason);
+  const std::string note =
+      reason.empty()
+          ? fmt::format(
+                "note: of two passes that {} lets overlap one computes while the other "
+                "communicates over its tensor ranks",
+                schedule)
+          : fmt::format("note: passes that {} lets overlap run one after the other here: {}",
+                        schedule, reason);
+  return note_lines(note);
 }
 
 std::string describe_overlaps(const Setup& setup) {
@@ -86,10 +95,10 @@ bool runs_in_turn(const Setup& stage, const plan::Program& program) {
 
 std::string in_turn_note(const std::vector<int>& stages) {
   if (stages.empty()) return "";
-  return fmt::format(
-      "note: the {} of {} {} {} one after the other what could overlap: together it may not fit\n",
+  return note_lines(fmt::format(
+      "note: the {} of {} {} {} one after the other what could overlap: together it may not fit",
       stages.size() == 1 ? "plan" : "plans", stages.size() == 1 ? "stage" : "stages",
-      fmt::join(stages, ", "), stages.size() == 1 ? "runs" : "run");
+      fmt::join(stages, ", "), stages.size() == 1 ? "runs" : "run"));
 }
 
 std::string in_turn_note(const Setup& stage, const plan::Program& program, dist::Session& session) {
