@@ -11,6 +11,7 @@
 #include "device/lane_error.hpp"
 #include "exec/nccl_ranks.hpp"
 #include "nn/compute_session.hpp"
+#include "plan/program/passes_overlap.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -48,6 +49,7 @@ TEST_F(NcclGraphs, HaveTheBitsOfPlainStepsAndOfCpus) {
                         {"ZeRO 2", {.zero = 2}, {}},
                         {"ZeRO 3", {.zero = 3}, {Precision::BFloat16, "selective"}},
                         {"tensor", {.axis = Axis::Tensor}, {Precision::Float32, "full"}},
+                        {"overlap", {.axis = Axis::Tensor, .overlaps = true}, {}},
                         {"pipeline", {.axis = Axis::Pipeline}, {}},
                         {"gpipe",
                          {.axis = Axis::Pipeline, .schedule = "gpipe"},
@@ -60,6 +62,7 @@ TEST_F(NcclGraphs, HaveTheBitsOfPlainStepsAndOfCpus) {
     const auto cpu = shared.make_cpu(row.setting);
     const auto gpu = shared.make_gpu(
         row.setting, {.delay_seed = 10 * seed + static_cast<std::uint64_t>(session_.rank())});
+    EXPECT_EQ(plan::passes_overlap(gpu->program()), row.sharing.overlaps);
     Executor& executor = gpu->use_graphs(GraphUse::Always);
     std::int64_t plain_peak = 0;
     for (std::int64_t number = 1; number <= 5; ++number) {

@@ -78,6 +78,8 @@ struct Sharing {
   Axis axis = Axis::Data;
   int zero = 0;  // of data ranks
   const char* schedule = "1f1b";
+  // Over tensor ranks each forward but the first runs together with the backward before it.
+  bool overlaps = false;
   bool agree = true;      // else each rank decides for itself, as it must not
   bool over_mpi = false;  // transports of the host, with which no steps are taken
 };
@@ -168,6 +170,7 @@ class SharedRanks {
         step.data_group = {0};
         step.tensor_group = members_;
         place.coordinates.tensor = session_.rank();
+        if (sharing_.overlaps) step.pipeline.order = overlapping_order();
         break;
       case Axis::Pipeline: {
         // Blocks are dealt out alike on all ranks.
@@ -193,6 +196,16 @@ class SharedRanks {
     place.pipeline_group = step.pipeline.group;
     place.tied_group = step.pipeline.tied_group;
     return place;
+  }
+
+  static std::vector<plan::PipelineOperation> overlapping_order() {
+    std::vector<plan::PipelineOperation> order{{plan::PipelineWork::Forward, 0, 0}};
+    for (int m = 1; m < Rank::micro_batches; ++m) {
+      order.push_back({plan::PipelineWork::Forward, 0, m, /*overlaps_next=*/true});
+      order.push_back({plan::PipelineWork::Backward, 0, m - 1});
+    }
+    order.push_back({plan::PipelineWork::Backward, 0, Rank::micro_batches - 1});
+    return order;
   }
 
   template <typename Make>
