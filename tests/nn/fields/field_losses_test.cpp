@@ -14,11 +14,11 @@
 namespace garonne::nn {
 namespace {
 
+using test::expect_slope;
 using test::made_up_fields;
 using test::made_up_parameters;
 using test::ModelRun;
 using test::Named;
-using test::numbers;
 using test::relative_error;
 using test::run_model;
 
@@ -176,22 +176,7 @@ TEST(FieldModel, TheGradientOfAnEnsembleIsASlope) {
   const Model model = masked_model("crps", shape, batch);
   const Named parameters = made_up_parameters(model);
   const Named fields = made_up_fields(shape, batch);
-  const ModelRun run = run_model(model, Precision::Float64, parameters, fields);
-  double slope = 0;
-  Named ahead;
-  Named behind;
-  constexpr double step = 1e-7;
-  std::int64_t which = 700;
-  for (const auto& [name, value] : parameters) {
-    const at::Tensor direction = numbers(which++, value.numel()).view(value.sizes());
-    slope += (run.gradients.at(name) * direction).sum().item<double>();
-    ahead[name] = value + step * direction;
-    behind[name] = value - step * direction;
-  }
-  const double measured = (run_model(model, Precision::Float64, ahead, fields).loss -
-                           run_model(model, Precision::Float64, behind, fields).loss) /
-                          (2 * step);
-  EXPECT_NEAR(measured, slope, 1e-6 * std::max(1.0, std::abs(slope)));
+  const double slope = expect_slope(model, parameters, fields, 1e-7, 1e-6);
   EXPECT_GT(std::abs(slope), 1e-3);
 }
 

@@ -17,6 +17,7 @@
 namespace garonne::nn {
 namespace {
 
+using test::expect_slope;
 using test::made_up_fields;
 using test::made_up_parameters;
 using test::ModelRun;
@@ -192,22 +193,7 @@ TEST(FieldModel, FiniteDifferences) {
     const Model model = item.model(Precision::Float64);
     const Named parameters = made_up_parameters(model);
     const Named fields = made_up_fields(item.shape, item.batch);
-    const ModelRun run = run_model(model, Precision::Float64, parameters, fields);
-    double slope = 0;
-    Named ahead;
-    Named behind;
-    constexpr double step = 1e-5;
-    std::int64_t which = 700;
-    for (const auto& [name, value] : parameters) {
-      const at::Tensor direction = numbers(which++, value.numel()).view(value.sizes());
-      slope += (run.gradients.at(name) * direction).sum().item<double>();
-      ahead[name] = value + step * direction;
-      behind[name] = value - step * direction;
-    }
-    const double measured = (run_model(model, Precision::Float64, ahead, fields).loss -
-                             run_model(model, Precision::Float64, behind, fields).loss) /
-                            (2 * step);
-    EXPECT_NEAR(measured, slope, 1e-7 * std::max(1.0, std::abs(slope)));
+    expect_slope(model, parameters, fields, 1e-5, 1e-7);
   }
 }
 

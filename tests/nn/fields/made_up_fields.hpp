@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -45,6 +47,28 @@ inline Named made_up_fields(const nn::FieldShape& shape, std::int64_t batch) {
   return {{"input", numbers(501, points * shape.input_channels)},
           {"target", numbers(502, shape.rollout * targets) * 3},
           {"mask", numbers(504, (shape.push_forward + shape.rollout) * targets).gt(-0.3)}};
+}
+
+// Apart from any reference: a gradient is a slope. Expects that of the model's loss along a made-up
+// direction to be what two losses, a `step` ahead and behind, say, and returns it.
+inline double expect_slope(const nn::Model& model, const Named& parameters, const Named& fields,
+                           double step, double tolerance) {
+  const ModelRun run = run_model(model, Precision::Float64, parameters, fields);
+  double slope = 0;
+  Named ahead;
+  Named behind;
+  std::int64_t which = 700;
+  for (const auto& [name, value] : parameters) {
+    const at::Tensor direction = numbers(which++, value.numel()).view(value.sizes());
+    slope += (run.gradients.at(name) * direction).sum().item<double>();
+    ahead[name] = value + step * direction;
+    behind[name] = value - step * direction;
+  }
+  const double measured = (run_model(model, Precision::Float64, ahead, fields).loss -
+                           run_model(model, Precision::Float64, behind, fields).loss) /
+                          (2 * step);
+  EXPECT_NEAR(measured, slope, tolerance * std::max(1.0, std::abs(slope)));
+  return slope;
 }
 
 }  // namespace garonne::test
