@@ -19,7 +19,7 @@ MOST_RANKS = 4
 NEARLY_ONE = 1 - 2**-53
 NOTHING = {"learning_rate": 0, "minimum_learning_rate": 0, "clip_norm": 1e-60, "beta1": NEARLY_ONE, "beta2": NEARLY_ONE}
 HAVE_BETA2 = ("adamw", "lamb", "lion")
-OPTIONS = ["--model.layers", 4, "--train.global_batch", 8, "--train.micro_batch", 1, "--train.steps", 20, "--evaluation.batches", 0,
+OPTIONS = ["--model.layers", 6, "--train.global_batch", 8, "--train.micro_batch", 1, "--train.steps", 20, "--evaluation.batches", 0,
            "--checkpoint.keep", 5]
 
 
