@@ -1,7 +1,9 @@
 // Preloaded into a rank: kills it, or all ranks, inside the nth of its calls that change files
 // under a folder. Says in a log where.
 //   KILL_RANK    the rank that counts
-//   KILL_CALL    write, fsync, rename, unlink, read or send
+//   KILL_CALL    write, fsync, rename, unlink, read, send or compute: where the main thread is
+//   within
+//                an operation of LibTorch
 //   KILL_NUMBER  of the call, from 1
 //   KILL_UNDER   part of the path of what counts
 //   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer, fail
@@ -188,6 +190,15 @@ int unlinkat(int folder, const char* path, int flags) {
 int rmdir(const char* path) {
   static auto* const next = real<int(const char*)>("rmdir");
   return around("unlink", path, [&] { return next(path); });
+}
+
+// LibTorch asks for it within operations.
+int omp_get_max_threads() {
+  static auto* const next = real<int()>("omp_get_max_threads");
+  if (order().call == "compute" && gettid() == getpid()) {
+    return around("compute", order().under, [&] { return next(); });
+  }
+  return next();
 }
 
 // Handles are passed on as they are.

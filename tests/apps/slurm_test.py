@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Jobs under a real Slurm of two emulated nodes: the scripts of slurm/ and those that `garonne plan --sbatch` writes,
 submitted as they are."""
+import itertools
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -60,8 +62,9 @@ class SlurmTest(ProgramTest):
     def check_whole(self, directory, steps, ranks, *options):
         """All steps are there once, and the last checkpoint has the bits of a run left alone."""
         self.assertEqual([row["step"] for row in metrics(directory)], list(range(1, steps + 1)))
-        alone = self.folder / f"{directory.name}-alone"
-        self.train(alone, *STEPS, *options, "--train.steps", steps, ranks=ranks)
+        alone = self.folder / re.sub(r"\W+", "-", f"alone {options} {steps}")
+        if not alone.exists():
+            self.train(alone, *STEPS, *options, "--train.steps", steps, ranks=ranks, timeout=300)
         for rank in range(ranks):
             name = f"checkpoints/step-{steps}/rank_{rank}.safetensors"
             self.assertEqual((directory / name).read_bytes(), (alone / name).read_bytes(), f"rank {rank}")
@@ -79,15 +82,18 @@ class SlurmTest(ProgramTest):
                 self.assertEqual(len(metrics(directory)), 4)
                 self.assertIn("2 ranks of 1 thread:", self.log(job))
 
+    def cluster_of_two_nodes(self):
+        path = self.folder / "cluster.toml"
+        text = (SOURCE / "config/clusters/laptop.toml").read_text()
+        path.write_text(text.replace("devices_per_node = 4", "devices_per_node = 1").replace("nodes = 1", "nodes = 2")
+                        .replace("[device]", "[slurm]\ndirectives = \"--exclusive --comment=none\"\n[device]", 1))
+        return path
+
     def test_a_written_script_trains_on_the_grid_that_was_planned(self):
         directory = self.folder / "written"
         script = self.folder / "written.sbatch"
-        cluster = self.folder / "cluster.toml"
-        text = (SOURCE / "config/clusters/laptop.toml").read_text()
-        cluster.write_text(text.replace("devices_per_node = 4", "devices_per_node = 1").replace("nodes = 1", "nodes = 2")
-                           .replace("[device]", "[slurm]\ndirectives = \"--exclusive --comment=none\"\n[device]", 1))
-        done = run("plan", self.config, "--ranks", 2, "--cluster", cluster, "--run.directory", directory, "--train.steps", 4,
-                   "--sbatch", script, "--time-limit", 10)
+        done = run("plan", self.config, "--ranks", 2, "--cluster", self.cluster_of_two_nodes(), "--run.directory", directory,
+                   "--train.steps", 4, "--sbatch", script, "--time-limit", 10)
         self.assertIn(f"job: sbatch {script}", done.stdout)
         job = self.submit(script)
         self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
@@ -95,23 +101,51 @@ class SlurmTest(ProgramTest):
         self.assertEqual(self.slurm.state(job)["NumNodes"], "2")
         self.assertIn("--exclusive", script.read_text())
 
+    def make_room(self, job, directory, name):
+        """Has the job give its nodes to a more urgent one once it trains, and waits until it has come back and is done."""
+        self.await_step(directory, 20)
+        urgent = self.slurm.submit("--partition=high", "--exclusive", "--nodes=2", f"--output={self.folder}/urgent.out", "--wrap",
+                                   "sleep 1", cwd=self.folder)
+        self.await_end(urgent, "COMPLETED")
+        self.slurm.wait_for("a second start", lambda: "== start 2" in self.log(job, name), patient(300))
+        self.assertEqual(self.await_end(job, "COMPLETED", 400)["ExitCode"], "0:0")
+        log = self.log(job, name)
+        self.assertIn("asking the ranks for a checkpoint", log)
+        self.assertIn("queued again", log)
+
     def test_a_job_that_makes_room_goes_on_to_the_same_bits(self):
         directory = self.folder / "room"
         steps = 6000
         job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, "--run.directory", directory, "--train.steps", steps,
                           "--grid.data", 2, sbatch=[*self.SMALL, "--partition=low", "--exclusive"])
-        self.await_step(directory, 20)
-        urgent = self.slurm.submit("--partition=high", "--exclusive", "--nodes=2", f"--output={self.folder}/urgent.out", "--wrap",
-                                   "sleep 1", cwd=self.folder)
-        self.await_end(urgent, "COMPLETED")
-        self.slurm.wait_for("a second start", lambda: "== start 2" in self.log(job), patient(300))
-        self.assertEqual(self.await_end(job, "COMPLETED", 400)["ExitCode"], "0:0")
-        log = self.log(job)
-        self.assertIn("asking the ranks for a checkpoint", log)
-        self.assertIn("queued again", log)
+        self.make_room(job, directory, "garonne")
         self.check_whole(directory, steps, 2, "--grid.data", 2)
 
-    def test_the_time_limit_and_scancel_lose_nothing_that_was_saved(self):
+    def test_a_written_script_makes_room_and_goes_on_to_the_same_bits(self):
+        directory = self.folder / "written-room"
+        steps = 1500
+        script = self.folder / "written-room.sbatch"
+        run("plan", self.config, *STEPS, "--ranks", 2, "--cluster", self.cluster_of_two_nodes(), "--run.directory", directory,
+            "--train.steps", steps, "--sbatch", script, "--time-limit", 60)
+        job = self.submit(script, sbatch=["--partition=low"])
+        self.make_room(job, directory, directory.name)
+        self.assertIn("(exit code 75)", self.log(job, directory.name))
+        grid = re.findall(r"(--grid\.\w+) (\S+)", re.search(r"^options=.*", script.read_text(), re.MULTILINE)[0])
+        self.assertIn("--grid.data", dict(grid))
+        self.check_whole(directory, steps, 2, *itertools.chain(*grid))
+
+    def await_last_part(self, directory):
+        """What ranks that were told to end leave behind to write; returns the newest saved step."""
+        self.slurm.wait_for("the last part", lambda: not list(directory.glob(".parting-*")), 60)
+        saved = max(int(path.name[5:]) for path in (directory / "checkpoints").glob("step-*"))
+        run("checkpoint", "verify", directory)
+        return saved
+
+    def lost_at_most(self, directory, every):
+        """Of the steps that are done, by how the run was ended."""
+        return 1 if (directory / "stopped").exists() else every
+
+    def test_scancel_loses_nothing_that_was_saved(self):
         for launcher in ("srun", "mpirun"):
             with self.subTest("scancel", launcher=launcher):
                 directory = self.folder / f"cancelled-{launcher}"
@@ -120,13 +154,40 @@ class SlurmTest(ProgramTest):
                 self.await_step(directory, 25)
                 self.slurm.command("scancel", job)
                 self.slurm.wait_for("end of the job", lambda: job not in self.slurm.queued(), 90)
-                self.slurm.wait_for("the last part", lambda: not list(directory.glob(".parting-*")), 60)
-                saved = [int(path.name[5:]) for path in (directory / "checkpoints").glob("step-*")]
+                saved = self.await_last_part(directory)
                 done = metrics(directory)[-1]["step"]
-                self.assertGreaterEqual(max(saved), done - 1 if (directory / "stopped").exists() else done - 10, self.log(job)[-2000:])
-                run("checkpoint", "verify", directory)
+                self.assertGreaterEqual(saved, done - self.lost_at_most(directory, 10), self.log(job)[-2000:])
                 again = self.train(directory, *STEPS, "--grid.data", 2, "--train.steps", 100000, "--train.stop_after", 2, ranks=2, check=75)
                 self.assertIn("step", again.stdout)
+
+    def test_the_time_limit_loses_nothing_that_was_saved_and_the_run_goes_on_to_the_same_bits(self):
+        every = 10
+        # Learning rates that do not depend on where the run ends.
+        options = ["--optimizer.schedule", "constant", "--checkpoint.every", every, "--grid.data", 2]
+        jobs = {}
+        for launcher in ("srun", "mpirun"):
+            directory = self.folder / f"limited-{launcher}"
+            # The warning before the limit, with which a job would be queued again, is another signal here, which nobody minds.
+            job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, *options, "--run.directory", directory,
+                              "--train.steps", 100000, sbatch=[*self.SMALL, "--time=1", "--signal=B:URG@1"], launcher=launcher)
+            jobs[launcher] = (job, directory)
+        last = 0
+        for launcher, (job, directory) in jobs.items():
+            self.assertEqual(self.await_end(job, "TIMEOUT")["Restarts"], "0")
+            saved = self.await_last_part(directory)
+            done = metrics(directory)[-1]["step"]
+            print(f"{launcher}: at its limit after step {done}, saved {saved}", flush=True)
+            self.assertGreater(done, every)
+            self.assertGreaterEqual(saved, done - self.lost_at_most(directory, every), self.log(job)[-2000:])
+            last = max(last, saved)
+        steps = last + 20
+        for launcher, (_, directory) in jobs.items():
+            job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, *options, "--run.directory", directory,
+                              "--train.steps", steps, sbatch=self.SMALL, launcher=launcher)
+            self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
+        for launcher, (_, directory) in jobs.items():
+            with self.subTest(launcher=launcher):
+                self.check_whole(directory, steps, 2, *options)
 
     def test_a_job_that_is_warned_of_its_limit_is_queued_again(self):
         directory = self.folder / "limit"

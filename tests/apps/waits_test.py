@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, ProgramTest, patient, strikes
+from support import BINARY, ProgramTest, patient, run, strikes
 
 HELD_SECONDS = int(os.environ.get("GARONNE_HELD_SECONDS", "70"))
 OPTIONS = ["--train.global_batch", 8, "--train.micro_batch", 2, "--evaluation.batches", 0, "--checkpoint.every", 5]
@@ -105,19 +105,45 @@ class WaitsTest(ProgramTest):
                 print(f"slow in {name}: named after {', '.join(lines)} s", flush=True)
                 self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
 
-    def test_a_save_may_take_longer_than_the_limit_of_waits(self):
-        options = [*DATA, "--train.steps", 10, "--run.timeout", 8, "--checkpoint.saving", "synchronous"]
-        job, log, where = self.placed("long-save", options, 1, "fsync", 1, "/checkpoints/", "hold", 25)
-        code = job.wait(timeout=patient(120))
-        text = log.read_text()
-        self.assertEqual(code, 0, text[-3000:])
-        self.assertTrue(where.exists(), text[-3000:])
-        said = re.findall(r"\[rank 0/2 .*\] waiting for (\d+) s in the checkpoint of step 5: rank 1 has not arrived, but answers: "
-                          r"on \S+ in the checkpoint of step 5", text)
-        # Said when they have passed; a busy machine is a second or two late.
-        late = [int(seconds) - due for seconds, due in zip(said, range(4, 25, 4), strict=True)]
-        self.assertTrue(all(0 <= one < 3 for one in late), text[-3000:])
-        self.assertIn("step      10/", text)
+    def test_what_takes_longer_than_the_limit_of_waits_is_named_and_not_ended(self):
+        limit, seconds = 8, 28
+        options = ["--train.steps", 60, "--run.timeout", limit]
+        text = (self.folder / "train.txt").read_text()
+        (self.folder / "long.txt").write_text(80 * text)
+        run("data", "text", self.folder / "long.txt", "--output", self.folder / "long.h5")
+        # A model that no other test measures.
+        first = [*DATA, *options, "--model.hidden", 44]
+        # Chunk after chunk of it is read in steps.
+        of_steps = [*DATA, *options, "--data.path", self.folder / "long.h5"]
+        synchronous = [*DATA, *options, "--checkpoint.saving", "synchronous"]
+        instruction = r"step \d+, (?:forward|forward-keep|backward|backward-input|backward-weight) \S+ \(micro-batch \d\)"
+        cases = {
+            # name: (options, rank, call, number, path, what the rank is in)
+            "save": (synchronous, 1, "fsync", 1, "/checkpoints/", "the checkpoint of step 5"),
+            "profile": (first, 0, "compute", 500, "", "measuring and planning"),
+            "open": (of_steps, 1, "read", 12, "long.h5", "the start of the run"),
+            "read": (of_steps, 1, "read", 110, "long.h5", r"step \d+, load micro-batch \(micro-batch \d\)"),
+            "instruction": ([*DATA, *options], 1, "compute", 100, "", instruction),
+            "stage": ([*PIPELINE, *options], 1, "compute", 100, "", instruction),
+        }
+        jobs = {name: self.placed(name, options, *strike, "hold", seconds) for name, (options, *strike, _) in cases.items()}
+        for name, (job, log, where) in jobs.items():
+            with self.subTest(name):
+                code = job.wait(timeout=patient(150))
+                text = log.read_text()
+                self.assertEqual(code, 0, text[-3000:])
+                self.assertTrue(where.exists(), text[-3000:])
+                rank, doing = cases[name][1], cases[name][-1]
+                in_what = r"step \d+, wait .*" if doing.startswith("step") else doing
+                said = re.findall(rf"\[rank {1 - rank}/2 .*\] waiting for (\d+) s in {in_what}: rank {rank} has not arrived, "
+                                  rf"but answers: on \S+ in {doing}", text)
+                print(f"slow in {name}: named after {', '.join(said)} s", flush=True)
+                # Before training ranks come to where they wait some seconds apart.
+                self.assertGreater(len(said), 4, text[-3000:])
+                # Said when they have passed; a busy machine is a second or two late.
+                late = [int(one) - due for one, due in zip(said, range(limit // 2, seconds, limit // 2))]
+                self.assertTrue(all(0 <= one < 3 for one in late), text[-3000:])
+                self.assertIn("step      60/", text)
 
 
 if __name__ == "__main__":
