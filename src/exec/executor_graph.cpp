@@ -126,8 +126,8 @@ std::string Executor::obstacle() const {
 // Those that the Program exchanges by, in an order that all ranks share.
 std::vector<dist::Transport*> Executor::transports() const {
   std::vector<dist::Transport*> used;
-  for (dist::Transport* const each :
-       {resources_.data, resources_.tensor, resources_.pipeline, resources_.tied, resources_.world}) {
+  for (dist::Transport* const each : {resources_.data, resources_.tensor, resources_.pipeline,
+                                      resources_.tied, resources_.world}) {
     if (each == nullptr || each->size() == 1 || std::ranges::find(used, each) != used.end())
       continue;
     used.push_back(each);
@@ -277,8 +277,8 @@ void Executor::record_step(const StepInputs& inputs) {
   recorded_->captures = &captures;
   recorded_->running = std::make_shared<Running>(constant, program_);
   start_running(*recorded_->running);
-  recorded_->numbers =
-      resources_.staging->hold(static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
+  recorded_->numbers = resources_.staging->hold(
+      static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     const plan::Instruction& instruction = program_.instructions[number];
     if (instruction.operation == plan::Operation::Load) {
@@ -328,7 +328,7 @@ void Executor::put_recorded(std::size_t number) {
     const Recorded::Loaded& loaded = recorded_->loads.at(number);
     for (std::size_t k = 0; k < loaded.values.size(); ++k) {
       resources_.staging->put_in(tensor(instruction.arguments.loaded[k].buffer).data_ptr(),
-                               loaded.values[k], activity);
+                                 loaded.values[k], activity);
     }
     const std::span<std::byte> samples = loaded.samples.bytes();
     running->samples[as_index(instruction.micro_batch)] = {
@@ -336,8 +336,8 @@ void Executor::put_recorded(std::size_t number) {
   } else if (reads_report(instruction)) {
     const std::vector<Staging::Slot>& slots = recorded_->reports.at(number);
     for (std::size_t k = 0; k < slots.size(); ++k) {
-      resources_.staging->put_out(slots[k], tensor(instruction.arguments.inputs[k]).const_data_ptr(),
-                                activity);
+      resources_.staging->put_out(
+          slots[k], tensor(instruction.arguments.inputs[k]).const_data_ptr(), activity);
     }
   } else if (instruction.operation == plan::Operation::Wait) {
     await_transfer(as_index(instruction.completes), *running);
@@ -390,6 +390,7 @@ void Executor::run_recorded(Running& running) {
   const device::ProfilerRange range(fmt::format("step {}, as a graph", running.inputs.step));
   const auto start = std::chrono::steady_clock::now();
   resources_.tier->set_activity(step_activity);
+  last_exchange_ = -1;  // nobody sees those of a graph
   load_recorded(running);
   if (running.inputs.before) {
     running.inputs.before(false);

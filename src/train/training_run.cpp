@@ -287,10 +287,10 @@ bool TrainingRun::train_step(std::int64_t step) {
   running_step_ = step;
   phase_->set(fmt::format("step {}", step), "between two instructions");
   outputs_ = run_step(step);
-  phase_->set(fmt::format("step {}", step), "the meeting of all ranks at its end");
   unwritten_ = metrics_of(outputs_, step, seconds_since(start));
   stop_->gate().finish(step);
   if (capture_ && step == start_.step + 1) {
+    phase_->set(fmt::format("the gradients of step {}", step));
     capture_->finish();
     saver_->save_other(options_.gradients_directory, capture_->gradients(), step);
   }
@@ -301,6 +301,7 @@ bool TrainingRun::train_step(std::int64_t step) {
   const bool stop_here = config_.train.stop_after > 0 &&
                          step - start_.step >= config_.train.stop_after &&
                          step < config_.train.steps;
+  phase_->set(fmt::format("step {}", step), "the meeting of all ranks at its end");
   const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
       program_.peak_bytes == largest_planned_peak_ ? outputs_.peak_bytes : 0,
       stop_->requested() ? asked_to_stop : (stop_here ? has_come_far_enough : 0),
@@ -466,7 +467,7 @@ ExitCode TrainingRun::run() {
   if (first_rank_) {
     say(plan_text({config_, whole_, choice_, program_, products_, session_.ranks_on_node()}));
   }
-  say(in_turn_note(setup_, program_, session_));
+  say(passes_note(whole_, setup_, program_, !options_.given_programs.empty(), session_));
   say(describe_memory(setup_, choice_, budget_, saving_, session_));
   say(describe_saving(saving_));
   say(describe_lower_tiers(whole_));

@@ -19,7 +19,6 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
-#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 
 namespace garonne::train {
@@ -111,7 +110,7 @@ std::string model_text(const RunConfig& config, const Setup& whole, const Worklo
                       to_string(whole.grid.shape()), counted(threads, "thread"),
                       counted(micro_batches, "micro-batch"),
                       counted(config.train.micro_batch, "sample"));
-  return text + describe_overlaps(whole);
+  return text;
 }
 
 std::string plan_text(const PlannedTraining& planned) {

@@ -8,7 +8,7 @@ import math
 import os
 import unittest
 
-from support import ProgramTest, check_peaks_of_ranks, checkpoint_tensors, metrics, run, series
+from support import SOURCE, ProgramTest, check_peaks_of_ranks, checkpoint_tensors, metrics, run, series
 
 ALL = os.environ.get("GARONNE_ALL_GRIDS") == "1"
 
@@ -342,7 +342,7 @@ class OverlapTest(ProgramTest):
                                      (2, "zb-v", None), (1, "dualpipev", None)):
             with self.subTest(pipeline=pipeline, name=name, file=file):
                 grid = (*self.arguments, "--train.steps", 1, *self.grid(pipeline, 1, name, file))
-                said = [f"note: passes that {file or name} lets overlap run one after the other here: what could overlap "
+                said = [f"note: passes that {file or name} lets overlap run one after the other: what could overlap "
                         "is communication over tensor ranks, and grid.tensor is 1"]
                 expected = said if pipeline == 2 and (name, file) in (("dualpipev", None), ("file", self.saved)) else []
                 planned = run("plan", self.config, *grid).stdout
@@ -384,8 +384,32 @@ class OverlapTest(ProgramTest):
                 shown = plan(how, self.saved, least)
                 self.assertIn(f"smallest budget: {least} B", shown)
                 self.assertEqual(peak(how, self.saved, least), least)
-                said = "note: the plan of stage 0 runs one after the other what could overlap: together it may not fit"
-                self.assertEqual(said in self.notes(shown), not overlapping_is_leaner)
+                said = "; those of stage 0 run one after the other: memory.budget has no room for both"
+                self.assertEqual([note.endswith(said) for note in self.notes(shown)], [not overlapping_is_leaner])
+
+    def test_a_device_that_waits_for_collectives_runs_them_in_turn(self):
+        cluster = self.folder / "waits.toml"
+        text = (SOURCE / "config/clusters/dgx_a100.toml").read_text()
+        self.assertNotIn("[software]", text)
+        cluster.write_text(text + "\n[software]\noverlap_collectives = false\n")
+        shown, seconds = {}, {}
+        for file in (self.saved, self.plain):
+            arguments = (*self.arguments, *self.grid(2, 2, "file", file), "--cluster", cluster, "--memory.budget", "2GiB")
+            shown[file] = run("plan", self.config, *arguments).stdout
+            seconds[file] = json.loads(run("plan", self.config, *arguments, "--json").stdout)["seconds"]
+        self.assertEqual(seconds[self.saved], seconds[self.plain])
+        self.assertEqual(self.notes(shown[self.saved]), [
+            f"note: passes that {self.saved} lets overlap run one after the other: software.overlap_collectives of the cluster "
+            "is false"])
+
+    def test_what_given_programs_do_is_said(self):
+        folder = self.folder / "given"
+        run("plan", self.config, *self.arguments, *self.grid(2, 2, "file", self.plain), "--program", folder)
+        shown = run("train", self.config, *self.arguments, *self.grid(2, 2, "file", self.saved), "--train.steps", 1,
+                    "--evaluation.batches", 0, "--run.directory", self.directory("given"), "--run-program", folder,
+                    ranks=4).stdout
+        self.assertEqual(self.notes(shown), [
+            f"note: passes that {self.saved} lets overlap run one after the other: so their Programs have it"])
 
 
 class RefusalTest(ProgramTest):

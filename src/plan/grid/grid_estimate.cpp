@@ -18,6 +18,7 @@
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
 #include "plan/step/launches.hpp"
+#include "plan/step/passes_in_turn.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -301,7 +302,8 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
   const bool splits = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).splits_backward;
   // Passes that overlap may hide what they exchange.
   const bool hides = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).overlaps &&
-                     cluster_.software.overlaps_collectives;
+                     why_in_turn(candidate.shape.tensor, candidate.shape.data, candidate.zero,
+                                 !cluster_.software.overlaps_collectives) == PassesInTurn::No;
   const auto times = static_cast<double>(candidate.micro_batches);
   GridBounds bounds;
   double busy = 0;

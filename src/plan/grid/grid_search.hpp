@@ -20,6 +20,7 @@ struct GridOutcome {
   double bubble_seconds = 0;      // of it, the busiest stage computes nothing
   std::vector<std::int64_t> peak_bytes;  // by stage
   std::vector<std::string> plans;        // by stage
+  bool passes_overlap = false;           // of two that the schedule lets, on some stage
   double inside_traffic = 0;   // bytes a step that some rank sends over links inside its node
   double between_traffic = 0;  // over links that leave it
   // Of the busiest stage: the largest is what binds.

@@ -5,7 +5,8 @@
 namespace garonne::plan {
 
 bool passes_overlap(const Program& program) {
-  return std::any_of(program.instructions.begin(), program.instructions.end(), is_beside_passes);
+  return std::any_of(program.instructions.begin(), program.instructions.end(),
+                     is_overlapped_collective);
 }
 
 }  // namespace garonne::plan

@@ -6,7 +6,7 @@
 namespace garonne::plan {
 
 // Whether it is the collective of a pass that is divided, beside which Compute goes on.
-inline bool is_beside_passes(const Instruction& instruction) {
+inline bool is_overlapped_collective(const Instruction& instruction) {
   return instruction.lane != Lane::Compute && instruction.channel &&
          instruction.arguments.exchanged >= 0;
 }

@@ -266,10 +266,10 @@ class Replay {
 }  // namespace
 
 ReplayError::ReplayError(int instruction, const std::string& description, const std::string& reason)
-    : Error(ExitCode::Other,
-            instruction < 0 ? fmt::format("illegal Program: {}: {}", description, reason)
-                            : fmt::format("illegal Program: instruction {}, {}: {}", instruction,
-                                          description, reason)),
+    : Error(ExitCode::Other, instruction < 0
+                                 ? fmt::format("illegal Program: {}: {}", description, reason)
+                                 : fmt::format("illegal Program: instruction {}, {}: {}",
+                                               instruction, description, reason)),
       instruction_(instruction) {}
 
 Prediction replay(const Program& program) {

@@ -413,7 +413,7 @@ class Meetings {
       case Lane::DiskRead:
         return overlap_.copies;
       case Lane::Collective:
-        if (is_beside_passes(instruction)) return overlap_.collectives;
+        if (is_overlapped_collective(instruction)) return overlap_.collectives;
         // What gathers parameters goes on.
         if (instruction.operation != Operation::AllReduce &&
             instruction.operation != Operation::ReduceScatter)

@@ -84,7 +84,9 @@ class PassDivider {
     const int wait_place = wait_of_.at(place);
     Instruction& wait = program_.instructions[as_index(wait_place)];
     meets.lane = std::exchange(pass.lane, Lane::Compute);
-    std::vector<int> freed = std::exchange(wait.frees, std::exchange(meets.frees, {}));
+    const std::vector<int> freed = std::move(wait.frees);
+    wait.frees = std::move(meets.frees);
+    meets.frees.clear();
     make_last_part(pass, is_forward(pass.operation), meets.arguments.exchanged, result);
     Instruction last = std::move(pass);
     for (const int buffer : freed) {

@@ -82,6 +82,8 @@ struct StepShape {
   std::int64_t tensor_bucket_bytes = 0;
   std::vector<int> world_group;  // all ranks of the grid: sums of the step
   PipelinePlace pipeline;
+  // Passes that the order lets overlap run one after the other all the same.
+  bool passes_in_turn = false;
   // ZeRO stage over the data group: 1 optimizer states and masters in shards, 2 gradients too, 3
   // parameters too. Without effect on one data rank.
   int zero = 0;

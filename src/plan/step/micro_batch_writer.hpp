@@ -95,9 +95,9 @@ class MicroBatchWriter {
   }
 
   // `option`: the way in which it makes the node's record, if any; a recomputation makes new
-  // buffers for the values it makes again. `meets_on`: the lane of its collective, where it has
-  // one.
-  void forward(int n, int option, bool recompute, Lane meets_on = Lane::Compute) {
+  // buffers for the values it makes again. `collective_lane`: the lane of its collective, where it
+  // has one.
+  void forward(int n, int option, bool recompute, Lane collective_lane = Lane::Compute) {
     const NodeSpec& node = graph_.nodes[as_index(n)];
     const bool keep = option != NodeStep::no_record;
     if (keep) option_[as_index(n)] = option;
@@ -127,7 +127,7 @@ class MicroBatchWriter {
       instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
                                 arguments.record.end());
     }
-    set_collective(node.forward_collective, meets_on, instruction);
+    set_collective(node.forward_collective, collective_lane, instruction);
     builder_.add(std::move(instruction));
   }
 
@@ -141,7 +141,7 @@ class MicroBatchWriter {
     builder_.add(std::move(instruction));
   }
 
-  void backward(int n, Pass pass, Lane meets_on = Lane::Compute) {
+  void backward(int n, Pass pass, Lane collective_lane = Lane::Compute) {
     const NodeSpec& node = graph_.nodes[as_index(n)];
     const KeepOption& kept = node.keep_option(option_[as_index(n)]);
     const bool weights = pass != Pass::BackwardInput;
@@ -179,7 +179,7 @@ class MicroBatchWriter {
       }
     }
     if (inputs) {
-      set_collective(node.backward_collective, meets_on, instruction);
+      set_collective(node.backward_collective, collective_lane, instruction);
       gradient_[as_index(node.output)] = -1;
     }
     if (weights) {
@@ -192,9 +192,10 @@ class MicroBatchWriter {
   int value(int v) const { return value_[as_index(v)]; }
 
  private:
-  void set_collective(const NodeCollective& collective, Lane meets_on, Instruction& instruction) {
+  void set_collective(const NodeCollective& collective, Lane collective_lane,
+                      Instruction& instruction) {
     builder_.set_collective(collective, instruction);
-    if (instruction.channel) instruction.lane = meets_on;
+    if (instruction.channel) instruction.lane = collective_lane;
   }
 
   void read_output_gradient(int n, Pass pass, Instruction& instruction) {

@@ -4,16 +4,28 @@
 
 namespace garonne::plan {
 
+PassesInTurn why_in_turn(std::int64_t tensor_ranks, std::int64_t data_ranks, int zero,
+                         bool device_waits) {
+  if (tensor_ranks <= 1) return PassesInTurn::NoTensorRanks;
+  if (zero == 3 && data_ranks > 1) return PassesInTurn::GathersParameters;
+  return device_waits ? PassesInTurn::DeviceWaits : PassesInTurn::No;
+}
+
+PassesInTurn why_in_turn(const StepShape& step) {
+  return why_in_turn(static_cast<std::int64_t>(step.tensor_group.size()),
+                     static_cast<std::int64_t>(step.data_group.size()), step.zero,
+                     step.passes_in_turn);
+}
+
 bool passes_can_overlap(const StepShape& step) {
-  const bool gathers = step.zero == 3 && step.data_group.size() > 1;
   const auto& order = step.pipeline.order;
-  return step.tensor_group.size() > 1 && !gathers &&
+  return why_in_turn(step) == PassesInTurn::No &&
          std::any_of(order.begin(), order.end(),
                      [](const PipelineOperation& operation) { return operation.overlaps_next; });
 }
 
 StepShape with_passes_in_turn(StepShape step) {
-  for (PipelineOperation& operation : step.pipeline.order) operation.overlaps_next = false;
+  step.passes_in_turn = true;
   return step;
 }
 

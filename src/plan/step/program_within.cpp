@@ -14,7 +14,7 @@ namespace {
 
 bool is_reduction(const Instruction& instruction) {
   // The rest are of nodes.
-  return instruction.lane == Lane::Collective && !is_beside_passes(instruction) &&
+  return instruction.lane == Lane::Collective && !is_overlapped_collective(instruction) &&
          (instruction.operation == Operation::AllReduce ||
           instruction.operation == Operation::ReduceScatter);
 }

@@ -321,13 +321,14 @@ class StepWriter {
     half.done = true;
   }
 
-  // `meets_on`: the lane of its collective; on any other than Compute it is to be waited for.
-  void write_pass(const NodeStep& step, int m, Lane meets_on = Lane::Compute) {
-    if (step.forward()) return forward(step, m, meets_on);
-    backward(step, m, meets_on);
+  // `collective_lane`: the lane of its collective; on any other than Compute it is to be waited
+  // for.
+  void write_pass(const NodeStep& step, int m, Lane collective_lane = Lane::Compute) {
+    if (step.forward()) return forward(step, m, collective_lane);
+    backward(step, m, collective_lane);
   }
 
-  void forward(const NodeStep& step, int m, Lane meets_on) {
+  void forward(const NodeStep& step, int m, Lane collective_lane) {
     const NodeSpec& node = graph_.nodes[as_index(step.node)];
     MicroBatchWriter& writer = writers_[as_index(m)];
     const bool first = !ran_[as_index(m)][as_index(step.node)];
@@ -343,7 +344,7 @@ class StepWriter {
       sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)] = builder_.last_instruction();
       return;
     }
-    writer.forward(step.node, step.option, /*recompute=*/!first, meets_on);
+    writer.forward(step.node, step.option, /*recompute=*/!first, collective_lane);
     last_pass_ = builder_.last_instruction();
     if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
       writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
@@ -351,7 +352,7 @@ class StepWriter {
     }
   }
 
-  void backward(const NodeStep& step, int m, Lane meets_on) {
+  void backward(const NodeStep& step, int m, Lane collective_lane) {
     const NodeSpec& node = graph_.nodes[as_index(step.node)];
     if (node.hands_over) {
       if (!in_pipeline()) return writers_[as_index(m)].receive_gradient(step.node, std::nullopt);
@@ -359,7 +360,7 @@ class StepWriter {
       builder_.wait(sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)]);
       return;
     }
-    writers_[as_index(m)].backward(step.node, step.pass, meets_on);
+    writers_[as_index(m)].backward(step.node, step.pass, collective_lane);
     last_pass_ = builder_.last_instruction();
     if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
   }

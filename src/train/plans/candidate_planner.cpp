@@ -10,6 +10,7 @@
 #include "base/in_threads.hpp"
 #include "plan/grid/block_planner.hpp"
 #include "plan/model/group_links.hpp"
+#include "plan/program/passes_overlap.hpp"
 #include "plan/program/replay.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
@@ -174,6 +175,7 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
   for (const plan::Program& program : programs_) {
     outcome.peak_bytes.push_back(program.peak_bytes);
     outcome.plans.push_back(program.name);
+    outcome.passes_overlap |= plan::passes_overlap(program);
   }
   const std::vector<plan::Prediction> predictions =
       plan::replay_pipeline(std::move(programs_), overlap_of(&wish_.cluster));

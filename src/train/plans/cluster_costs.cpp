@@ -118,6 +118,7 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
     step.norm_seconds_per_element = static_cast<double>(bytes.gradient) / cluster.bytes_per_second;
   }
   step.links = links.of_stage(0, {});
+  step.passes_in_turn = !cluster.software.overlaps_collectives;
   return measured;
 }
 

@@ -1,13 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/wrapped.hpp"
+#include "plan/step/passes_in_turn.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_search.hpp"
 #include "train/plans/step_parts.hpp"
@@ -40,19 +42,34 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
   return text;
 }
 
-// Of the schedules among the best.
-std::string overlap_notes(const plan::GridSearch& search) {
+// Of the schedules among the best, with the rows of the table.
+std::string overlap_notes(const GridSearchRequest& wish, const plan::GridSearch& search) {
   std::string text;
   for (const plan::ScheduleTraits& traits : plan::schedule_traits()) {
-    std::set<std::string> notes;
-    for (const auto& grid : search.best) {
-      const plan::GridCandidate& candidate = grid.candidate;
+    bool overlap = false;
+    std::map<std::string, std::vector<std::size_t>> in_turn;  // rows by reason
+    for (std::size_t row = 0; row < search.best.size(); ++row) {
+      const plan::GridCandidate& candidate = search.best[row].candidate;
       if (!traits.overlaps || candidate.shape.pipeline == 1 || candidate.schedule != traits.name)
         continue;
-      notes.insert(overlap_note(traits.name,
-                                {candidate.shape.data, candidate.shape.tensor, candidate.zero}));
+      if (search.best[row].outcome.passes_overlap) {
+        overlap = true;
+        continue;
+      }
+      const plan::PassesInTurn why =
+          plan::why_in_turn(candidate.shape.tensor, candidate.shape.data, candidate.zero,
+                            !wish.cluster.software.overlaps_collectives);
+      in_turn[reason_in_turn(why)].push_back(row + 1);
     }
-    for (const std::string& note : notes) text += note;
+    if (!overlap && in_turn.empty()) continue;
+    std::string note =
+        overlap ? passes_that_overlap(traits.name)
+                : fmt::format("passes that {} lets overlap run one after the other", traits.name);
+    for (const auto& [reason, rows] : in_turn) {
+      note += fmt::format("; {}in {} {}: {}", overlap ? "not " : "",
+                          rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", "), reason);
+    }
+    text += note_lines("note: " + note);
   }
   return text;
 }
@@ -186,7 +203,7 @@ std::string format_grid_search(const GridSearchRequest& wish, const GridSearchAn
       : search.proven ? "; no other can be faster"
                       : "; others were left by estimates"));
   text += other_rates_lines(wish, answer);
-  text += overlap_notes(search);
+  text += overlap_notes(wish, search);
   text += unplanned_lines(search.unplanned);
   text += below_table(fmt::format(
       "seconds: {}{}", answer.measured ? "measured costs of this machine" : source_of(wish.cluster),

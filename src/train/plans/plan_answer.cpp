@@ -236,13 +236,10 @@ std::string format_plan(const PlanAnswer& answer) {
                                  counted(whole.step.micro_batches, "micro-batch"),
                                  static_cast<double>(whole_parameter_elements(whole.model)) / 1e6,
                                  describe_numbers(whole.config));
-  text += describe_overlaps(whole);
-  std::vector<int> in_turn;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    if (runs_in_turn(plan.stages[s].setup, plan.stages[s].choice.program))
-      in_turn.push_back(static_cast<int>(s));
-  }
-  text += in_turn_note(in_turn);
+  std::vector<StagePasses> passes;
+  for (const PlannedStage& stage : plan.stages)
+    passes.push_back(passes_of(stage.setup, stage.choice.program));
+  text += passes_note(whole, passes, false);
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
     text += describe_automatic_budget(whole.grid.ranks(), answer.budget_bytes);
   text += format_stages(answer);

@@ -7,6 +7,8 @@
 
 #include "dist/session.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/program.hpp"
+#include "plan/step/passes_in_turn.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -16,26 +18,23 @@ namespace garonne::train {
 // grid.chunks, grid.group_size, train.global_batch).
 plan::PipelineSchedule pipeline_schedule_of(const Setup& setup);
 
-// What there is beside the stages of a pipeline.
-struct OtherAxes {
-  std::int64_t data = 1;
-  std::int64_t tensor = 1;
-  int zero = 0;
-};
+// How a stage runs the passes that its order lets overlap, as its Program has it.
+enum class StagePasses { NoneToOverlap, Overlap, InTurn };
+StagePasses passes_of(const Setup& stage, const plan::Program& program);
 
-// A line that says how Programs run the passes that `schedule`, as people know it, lets overlap.
-std::string overlap_note(const std::string& schedule, const OtherAxes& others);
-
-// That line where the pipeline of `setup` has such a schedule, else empty. Throws as
+// Lines that say how stages run the passes that the schedule of `whole` lets overlap; empty where
+// it lets none. `given`: the Programs are not those that this budget made. Throws as
 // pipeline_schedule_of.
-std::string describe_overlaps(const Setup& setup);
-
-// Whether the plan of a stage runs one after the other what overlap_note() says overlaps.
-bool runs_in_turn(const Setup& stage, const plan::Program& program);
-
-// A line that names those stages; empty where there are none.
-std::string in_turn_note(const std::vector<int>& stages);
+std::string passes_note(const Setup& whole, const std::vector<StagePasses>& stages, bool given);
 // The same of a run, whose rank has this stage and Program. Collective.
-std::string in_turn_note(const Setup& stage, const plan::Program& program, dist::Session& session);
+std::string passes_note(const Setup& whole, const Setup& stage, const plan::Program& program,
+                        bool given, dist::Session& session);
+
+// The sentence of a schedule whose passes overlap, and why they do not, where it is not for want of
+// memory; for lines as passes_note() makes.
+std::string passes_that_overlap(const std::string& schedule);
+std::string reason_in_turn(plan::PassesInTurn why);
+// `note` begins with "note: ".
+std::string note_lines(const std::string& note);
 
 }  // namespace garonne::train

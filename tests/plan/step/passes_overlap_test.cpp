@@ -118,14 +118,14 @@ ModelGraph model(unsigned seed, int blocks) {
 
 std::size_t passes_beside_others(const Program& program) {
   const auto& all = program.instructions;
-  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_beside_passes));
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_overlapped_collective));
 }
 
 // Between a collective and its wait Compute runs passes of another micro-batch.
 void expect_work_beside(const Program& program) {
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& meeting = program.instructions[i];
-    if (!is_beside_passes(meeting)) continue;
+    if (!is_overlapped_collective(meeting)) continue;
     EXPECT_EQ(meeting.lane, Lane::Collective);
     bool computes = false;
     std::size_t next = i + 1;
