@@ -15,8 +15,8 @@
 #include "train/plans/step_parts.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/lower_tiers.hpp"
-#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/stage_passes.hpp"
 
 namespace garonne::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/lower_tiers.hpp"
-#include "train/setup/pipeline_schedule.hpp"
+#include "train/setup/stage_passes.hpp"
 
 namespace garonne::train {
 namespace {
