@@ -1,6 +1,7 @@
 // Samples of a dataset of fields (data/fields/field_dataset.hpp): states and what follows them.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "data/fields/field_dataset.hpp"
