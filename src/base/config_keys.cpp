@@ -197,8 +197,8 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
           "order of forwards and backwards in a pipeline (see `garonne simulate`); varuna "
           "is refused: what is run again is up to memory.plan; of two passes that a "
           "schedule lets overlap, as dualpipev does, one computes while the other communicates "
-          "over "
-          "its tensor ranks; they run one after the other without tensor ranks, with grid.zero = 3 "
+          "over its tensor ranks; they run one after the other without tensor ranks, with "
+          "grid.zero = 3 "
           "on several data ranks, and where the budget has no room for both"),
       text_key(
           "grid.schedule_file", GARONNE_MEMBER(grid, schedule_file), {},

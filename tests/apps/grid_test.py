@@ -334,7 +334,7 @@ class OverlapTest(ProgramTest):
                 *(("--grid.schedule_file", file) if file else ()))
 
     def notes(self, text):
-        whole = text.replace("\n      ", " ").splitlines()
+        whole = text.replace("\n  ", " ").splitlines()
         return [line for line in whole if line.startswith("note: ") and "overlap" in line]
 
     def test_it_is_said_where_the_schedule_has_overlaps(self):

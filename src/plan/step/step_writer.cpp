@@ -251,25 +251,16 @@ class StepWriter {
   std::vector<NodeStep> steps_of(const PipelineOperation& operation) const {
     const auto schedule = as_index(steps_of_[as_index(operation.micro_batch)]);
     const ChunkSteps& chunk = steps_[schedule][as_index(operation.chunk)];
+    if (operation.work == PipelineWork::Forward) return chunk.forward;
+    expect(operation.work != PipelineWork::Recompute,
+           "a stage of a schedule that runs forwards again");
     std::vector<NodeStep> steps = chunk.backward;
-    const auto is_of_weights = [](const NodeStep& step) {
-      return !step.forward() && step.pass == Pass::BackwardWeight;
-    };
-    switch (operation.work) {
-      case PipelineWork::Forward:
-        return chunk.forward;
-      case PipelineWork::Backward:
-        return steps;
-      case PipelineWork::BackwardInput:
-        std::erase_if(steps, is_of_weights);
-        return steps;
-      case PipelineWork::BackwardWeight:
-        std::erase_if(steps, [&](const NodeStep& step) { return !is_of_weights(step); });
-        return steps;
-      case PipelineWork::Recompute:
-        break;
-    }
-    throw InternalError("a stage of a schedule that runs forwards again");
+    if (operation.work == PipelineWork::Backward) return steps;
+    const bool of_weights = operation.work == PipelineWork::BackwardWeight;
+    std::erase_if(steps, [&](const NodeStep& step) {
+      return of_weights != (!step.forward() && step.pass == Pass::BackwardWeight);
+    });
+    return steps;
   }
 
   void run(const PipelineOperation& operation) {

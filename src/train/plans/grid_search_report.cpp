@@ -69,7 +69,7 @@ std::string overlap_notes(const GridSearchRequest& wish, const plan::GridSearch&
       note += fmt::format("; {}in {} {}: {}", overlap ? "not " : "",
                           rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", "), reason);
     }
-    text += note_lines("note: " + note);
+    text += below_table("note: " + note);
   }
   return text;
 }

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -17,6 +17,7 @@
 #include "base/json_input.hpp"
 #include "base/json_output.hpp"
 #include "base/output_file.hpp"
+#include "base/whole_number.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/rank_sums_check.hpp"
@@ -32,11 +33,11 @@ constexpr std::string_view after_rank = ".json";
 
 std::optional<int> rank_of_file(const std::string& name) {
   if (!name.starts_with(before_rank) || !name.ends_with(after_rank)) return std::nullopt;
-  const char* const end = name.data() + name.size() - after_rank.size();
-  int rank = 0;
-  const auto [stop, error] = std::from_chars(name.data() + before_rank.size(), end, rank);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return rank;
+  const auto digits = std::string_view(name).substr(
+      before_rank.size(), name.size() - before_rank.size() - after_rank.size());
+  const auto rank = whole_number(digits);
+  if (!rank || !std::in_range<int>(*rank)) return std::nullopt;
+  return static_cast<int>(*rank);
 }
 
 [[noreturn]] void refuse_folder(const std::string& path, const std::string& reason) {

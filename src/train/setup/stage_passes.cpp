@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "base/index.hpp"
 #include "base/wrapped.hpp"
@@ -13,20 +12,6 @@
 
 namespace garonne::train {
 namespace {
-
-std::string_view in_words(plan::PassesInTurn why) {
-  switch (why) {
-    case plan::PassesInTurn::NoTensorRanks:
-      return "what could overlap is communication over tensor ranks, and grid.tensor is 1";
-    case plan::PassesInTurn::GathersParameters:
-      return "with grid.zero = 3 parameters would be gathered at each change between them";
-    case plan::PassesInTurn::DeviceWaits:
-      return "software.overlap_collectives of the cluster is false";
-    case plan::PassesInTurn::No:
-      break;
-  }
-  return "memory.budget has no room for both";
-}
 
 std::string stages_in_words(const std::vector<StagePasses>& stages, StagePasses which) {
   std::vector<std::size_t> found;
@@ -38,11 +23,6 @@ std::string stages_in_words(const std::vector<StagePasses>& stages, StagePasses 
 
 }  // namespace
 
-std::string note_lines(const std::string& note) {
-  constexpr std::size_t indent = std::string_view("note: ").size();
-  return fmt::format("{}\n", wrapped(note, most_table_columns, indent));
-}
-
 std::string passes_that_overlap(const std::string& schedule) {
   return fmt::format(
       "of two passes that {} lets overlap one computes while the other communicates over its "
@@ -52,7 +32,17 @@ std::string passes_that_overlap(const std::string& schedule) {
 }
 
 std::string reason_in_turn(plan::PassesInTurn why) {
-  return std::string(in_words(why));
+  switch (why) {
+    case plan::PassesInTurn::NoTensorRanks:
+      return "what could overlap is communication over tensor ranks, and grid.tensor is 1";
+    case plan::PassesInTurn::GathersParameters:
+      return "with grid.zero = 3 parameters would be gathered at each change between them";
+    case plan::PassesInTurn::DeviceWaits:
+      return "software.overlap_collectives of the cluster is false";
+    case plan::PassesInTurn::No:
+      break;
+  }
+  return "memory.budget has no room for both";
 }
 
 StagePasses passes_of(const Setup& stage, const plan::Program& program) {
@@ -72,19 +62,19 @@ std::string passes_note(const Setup& whole, const std::vector<StagePasses>& stag
   if (!overlap && !in_turn) return "";
   const auto& keys = whole.config.grid;
   const std::string schedule = keys.schedule == "file" ? keys.schedule_file : keys.schedule;
-  if (!in_turn) return note_lines("note: " + passes_that_overlap(schedule));
+  if (!in_turn) return below_table("note: " + passes_that_overlap(schedule));
   const plan::PassesInTurn why =
       plan::why_in_turn(whole.grid.shape().tensor, whole.grid.shape().data, whole.step.zero,
                         whole.step.passes_in_turn);
   const std::string reason =
       given && why == plan::PassesInTurn::No ? "so their Programs have it" : reason_in_turn(why);
   if (!overlap) {
-    return note_lines(fmt::format("note: passes that {} lets overlap run one after the other: {}",
-                                  schedule, reason));
+    return below_table(fmt::format("note: passes that {} lets overlap run one after the other: {}",
+                                   schedule, reason));
   }
-  return note_lines(fmt::format("note: {}; those of {} run one after the other: {}",
-                                passes_that_overlap(schedule),
-                                stages_in_words(stages, StagePasses::InTurn), reason));
+  return below_table(fmt::format("note: {}; those of {} run one after the other: {}",
+                                 passes_that_overlap(schedule),
+                                 stages_in_words(stages, StagePasses::InTurn), reason));
 }
 
 std::string passes_note(const Setup& whole, const Setup& stage, const plan::Program& program,

@@ -27,7 +27,5 @@ std::string passes_note(const Setup& whole, const Setup& stage, const plan::Prog
 // memory; for lines as passes_note() makes.
 std::string passes_that_overlap(const std::string& schedule);
 std::string reason_in_turn(plan::PassesInTurn why);
-// `note` begins with "note: ".
-std::string note_lines(const std::string& note);
 
 }  // namespace garonne::train
