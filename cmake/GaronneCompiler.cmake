@@ -44,6 +44,10 @@ if(GARONNE_SANITIZERS)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${GARONNE_SANITIZERS}>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${GARONNE_SANITIZERS})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Following variables through optimised and checked code takes 40 % of g++'s time; lines and functions stay known.
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-var-tracking>)
+  endif()
 endif()
 
 if(GARONNE_FUZZ)
