@@ -78,6 +78,7 @@ struct RunConfig {
     std::int64_t zero = 0;
     std::string tensor_wire = "compute";
     std::string gradient_wire = "float32";
+    std::string messages = "auto";
   } grid;
   struct Memory {
     std::int64_t budget = automatic_budget;

@@ -221,6 +221,11 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
       text_key("grid.gradient_wire", GARONNE_MEMBER(grid, gradient_wire), {"float32", "compute"},
                "with bfloat16: in what sums of gradients over data ranks travel: float32, or "
                "train.precision; they are added in float32"),
+      text_key(
+          "grid.messages", GARONNE_MEMBER(grid, messages), {"auto", "whole", "scattered"},
+          "what all tensor ranks have goes to the next stage whole from each, or scattered: a "
+          "part from each, gathered there; auto = scattered where stages are on different nodes "
+          "and tensor groups on one; the bits are the same"),
       bytes_key(
           "memory.budget", GARONNE_MEMBER(memory, budget), true,
           "hard limit for each rank; auto = the least of what is free on the node, its control "

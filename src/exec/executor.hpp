@@ -197,6 +197,8 @@ class Executor {
   void await_transfer(std::size_t number, Running& running);
   static void hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
                                 std::function<dist::Ticket()> start);
+  at::Tensor message_part(const plan::Instruction& instruction, const at::Tensor& whole,
+                          const Running& running) const;
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);
   void receive(const plan::Instruction& instruction, std::size_t number, Running& running);
   struct SumOverRanks {

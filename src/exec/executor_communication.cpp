@@ -82,6 +82,12 @@ void Executor::hand_to_transport(std::size_t number, Running& running, dist::Tra
   transfer.start = std::move(start);
 }
 
+// What goes of the whole tensor.
+at::Tensor Executor::message_part(const plan::Instruction& instruction, const at::Tensor& whole,
+                                  const Running& running) const {
+  return is_part_of_message(instruction) ? part(instruction.arguments.part, running) : whole;
+}
+
 void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {
   const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
   const plan::Channel& channel = instruction.channel.value();
@@ -89,10 +95,11 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
     make(instruction, instruction.arguments.output, at::empty({0}, data.options()), running);
   }
   expect_of(instruction, data.is_contiguous(), "sends what is not contiguous");
+  const at::Tensor sent = message_part(instruction, data, running);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
-                    [&transport, &channel, address = data.const_data_ptr(),
-                     bytes = static_cast<std::int64_t>(data.nbytes())] {
+                    [&transport, &channel, address = sent.const_data_ptr(),
+                     bytes = static_cast<std::int64_t>(sent.nbytes())] {
                       return transport.send(address, bytes, channel.peer, channel.tag);
                     });
 }
@@ -103,10 +110,11 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
   const plan::ValueSpec& spec = model_.graph.values.at(as_index(instruction.arguments.value));
   at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
   make(instruction, instruction.arguments.output, tensor, running);
+  const at::Tensor received = message_part(instruction, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
-                    [&transport, &channel, address = tensor.data_ptr(),
-                     bytes = static_cast<std::int64_t>(tensor.nbytes())] {
+                    [&transport, &channel, address = received.data_ptr(),
+                     bytes = static_cast<std::int64_t>(received.nbytes())] {
                       return transport.receive(address, bytes, channel.peer, channel.tag);
                     });
 }

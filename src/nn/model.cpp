@@ -93,6 +93,10 @@ void ModelBuilder::set_replicated(int parameter, bool sums_over_tensor) {
   spec.sums_over_tensor = sums_over_tensor;
 }
 
+void ModelBuilder::set_value_replicated(int value) {
+  model_.graph.values[static_cast<std::size_t>(value)].replicated = true;
+}
+
 void ModelBuilder::set_uncut_replicated() {
   for (std::size_t p = 0; p < model_.boxes.size(); ++p) {
     const Box& box = model_.boxes[p];

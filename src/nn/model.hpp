@@ -70,6 +70,8 @@ class ModelBuilder {
   void set_complex(int parameter);
   // What the parameter is on the other tensor ranks.
   void set_replicated(int parameter, bool sums_over_tensor);
+  // All tensor ranks have the same value and the same gradient of it.
+  void set_value_replicated(int value);
   // All parameters that a rank has whole are on the other tensor ranks too, with parts of the
   // gradients.
   void set_uncut_replicated();

@@ -57,6 +57,7 @@ void TrainingRun::prepare() {
        check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_))
     warn(text);
   dist::Facts contents;
+  const int ranks_on_node = ranks_on_largest_node(session_);
   session_.agree([&] {
     expect_storable(config_);
     if (first_rank_) expect_outputs(options_, config_.run.directory);
@@ -67,7 +68,7 @@ void TrainingRun::prepare() {
     contents = workload_->contents();
     contents_ = hashes_by_key(contents);
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
-    whole_.ranks_on_node = session_.ranks_on_node();
+    whole_.ranks_on_node = ranks_on_node;
   });
   agree_on_lower_budgets(whole_, budget_, session_);
   session_.agree([&] {

@@ -65,6 +65,11 @@ int TransformerWriter::add_replicated(const std::string& name, std::vector<std::
   return parameter;
 }
 
+int TransformerWriter::of_stream(int value) {
+  if (cut() && stream_rows_.pieces == 1) builder_.set_value_replicated(value);
+  return value;
+}
+
 int TransformerWriter::add_vocabulary_table(const std::string& name) {
   return builder_.add_parameter(name, {vocabulary_.width, sizes_.hidden}, {deviation, 0},
                                 cut_of({sizes_.vocabulary, sizes_.hidden}, 0));
@@ -82,7 +87,7 @@ int TransformerWriter::leave(const std::string& name, int x) {
   const SumWire wire = part_.compute_wire ? SumWire::Compute : SumWire::Gradient;
   auto node = stream_rows_.pieces > 1 ? make_scatter_from_tensor(elements(), ranks_, wire)
                                       : make_reduce_from_tensor(elements(), ranks_, wire);
-  return builder_.add_node(name, std::move(node), {x}, {}, stream_shape());
+  return of_stream(builder_.add_node(name, std::move(node), {x}, {}, stream_shape()));
 }
 
 int TransformerWriter::column_linear(const std::string& name, int x, std::int64_t outputs,
@@ -118,8 +123,8 @@ int TransformerWriter::row_linear(const std::string& name, int x, std::int64_t i
                                      {weight}, shape());
   const int sum = leave(name + "_sum", part);
   if (!sizes_.biases) return sum;
-  return builder_.add_node(name + "_bias", make_bias(stream_rows_, hidden), {sum}, bias,
-                           stream_shape());
+  return of_stream(builder_.add_node(name + "_bias", make_bias(stream_rows_, hidden), {sum}, bias,
+                                     stream_shape()));
 }
 
 int TransformerWriter::token_rows(int tokens, int table) {
@@ -129,9 +134,9 @@ int TransformerWriter::token_rows(int tokens, int table) {
 }
 
 int TransformerWriter::residual(const std::string& name, int x, int branch) {
-  return builder_.add_node(name,
-                           make_dropout_add(name, stream_rows_, sizes_.hidden, sizes_.dropout),
-                           {x, branch}, {}, stream_shape());
+  return of_stream(
+      builder_.add_node(name, make_dropout_add(name, stream_rows_, sizes_.hidden, sizes_.dropout),
+                        {x, branch}, {}, stream_shape()));
 }
 
 int TransformerWriter::attention(const std::string& name, int x, const AttentionHeads& heads,

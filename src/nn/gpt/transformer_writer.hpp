@@ -49,6 +49,9 @@ class TransformerWriter {
   // A parameter that every tensor rank has whole.
   int add_replicated(const std::string& name, std::vector<std::int64_t> shape,
                      Initialisation initialisation);
+  // `value`, of the residual stream or added to it: where the stream is not cut, all tensor ranks
+  // have the same.
+  int of_stream(int value);
   // The table [vocabulary, hidden], cut by its rows.
   int add_vocabulary_table(const std::string& name);
 

@@ -141,7 +141,11 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
         cost.weight_seconds += weight_seconds;
       }
     }
-    for (const int value : inputs) cost.input_bytes += graph.values[as_index(value)].bytes;
+    for (const int v : inputs) {
+      const ValueSpec& value = graph.values[as_index(v)];
+      cost.input_bytes += value.bytes;
+      if (value.replicated) cost.replicated_input_bytes += value.bytes;
+    }
     for (BlockParameter& used : cost.parameters) {
       int& first = first_block[as_index(used.parameter)];
       used.earlier_block = first;

@@ -51,10 +51,11 @@ struct BlockCost {
   int backward_link_kernels = 0;
   int forward_link_launches = 0;
   int backward_link_launches = 0;
-  std::int64_t input_bytes = 0;            // differentiable values that come into the block
-  bool may_begin_part = true;              // part_beginnings
-  std::int64_t working_bytes = 0;          // the most that one backward needs beside what is saved
-  std::vector<BlockParameter> parameters;  // each once, in the order of their nodes
+  std::int64_t input_bytes = 0;             // differentiable values that come into the block
+  std::int64_t replicated_input_bytes = 0;  // of these, what all tensor ranks have
+  bool may_begin_part = true;               // part_beginnings
+  std::int64_t working_bytes = 0;           // the most that one backward needs beside what is saved
+  std::vector<BlockParameter> parameters;   // each once, in the order of their nodes
   // From everything kept to nothing, each costs more seconds and saves bytes; those in between
   // that two others beat together are left out.
   std::vector<BlockOption> options;

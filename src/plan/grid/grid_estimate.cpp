@@ -44,6 +44,7 @@ struct GridEstimator::Model : EstimatedModel {};
 
 struct GridEstimator::Shape {
   GroupLink data;
+  GroupLink tensor;
   GroupLink world;
   Link hop;  // the slowest between stages that follow each other
 };
@@ -55,9 +56,8 @@ struct GridEstimator::Device {
     double forward = 0;  // seconds of a micro-batch, collectives included
     double backward = 0;
     double weight = 0;
-    double exchanging = 0;  // of these, for collectives
-    PassIssue issue;        // of the host
-    std::int64_t input_bytes = 0;
+    double exchanging = 0;        // of these, for collectives
+    PassIssue issue;              // of the host
     std::int64_t sent_bytes = 0;  // kept until the gradient comes back
   };
   std::vector<Chunk> chunks;
@@ -113,7 +113,7 @@ const GridEstimator::Shape& GridEstimator::shape_of(const GridCandidate& candida
   auto& shape = shapes_[{sizes.data, sizes.pipeline, sizes.tensor}];
   if (!shape) {
     const GridLinks links(cluster_, Grid(sizes));
-    Shape made{links.data(), links.world(), cluster_.inside_node};
+    Shape made{links.data(), links.tensor(), links.world(), cluster_.inside_node};
     for (int stage = 0; stage + 1 < sizes.pipeline; ++stage) {
       const GroupLink hop = links.stages(stage, stage + 1);
       if (hop.between_nodes) made.hop = hop.link;
@@ -165,7 +165,6 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     Device::Chunk chunk;
     chunk.first = firsts[part];
     chunk.last = firsts[part + 1];
-    chunk.input_bytes = model.blocks[as_index(chunk.first)].input_bytes;
     if (part + 1 < routes.front().size())
       chunk.sent_bytes = model.blocks[as_index(chunk.last)].input_bytes;
     for (int b = chunk.first; b < chunk.last; ++b) {
@@ -418,6 +417,19 @@ double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Devi
   return std::max(reducing / buckets, reducing - hidden);
 }
 
+// Of what comes into the block from another stage.
+double GridEstimator::hop_seconds(const GridCandidate& candidate, const BlockCost& block,
+                                  const Shape& shape) const {
+  const MessageForm form =
+      decided_message_form(step_.message_form, candidate.shape, cluster_.devices_per_node);
+  if (form == MessageForm::Whole) return message_seconds(block.input_bytes, shape.hop);
+  const std::int64_t parts = block.replicated_input_bytes / candidate.shape.tensor;
+  const std::int64_t sent = block.input_bytes - block.replicated_input_bytes + parts;
+  return message_seconds(sent, shape.hop) +
+         collective_seconds("all-gather", block.replicated_input_bytes, candidate.shape.tensor,
+                            shape.tensor);
+}
+
 GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   Model& model = model_of(candidate);
   const Shape& shape = shape_of(candidate);
@@ -467,7 +479,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   if (!piped) {
     reduced = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
   } else {
-    costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
+    const Device::Chunk& last = devices.back().chunks[0];
+    costs.hop_seconds = hop_seconds(candidate, model.blocks[as_index(last.first)], shape);
     if (cluster_.software.waits_for_messages) send_before_going_on(schedule, costs);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
     for (std::size_t r = 0; r < devices.size(); ++r)

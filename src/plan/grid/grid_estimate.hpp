@@ -57,6 +57,8 @@ class GridEstimator {
   const Shape& shape_of(const GridCandidate& candidate);
   const PipelineSchedule& schedule_of(const GridCandidate& candidate);
   std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
+  double hop_seconds(const GridCandidate& candidate, const BlockCost& block,
+                     const Shape& shape) const;
   double issued_seconds(const GridCandidate& candidate, const Device& device,
                         const Kept& kept) const;
   double seconds_alone(const GridCandidate& candidate, const Model& model, const Device& device,

@@ -27,6 +27,7 @@ struct ValueSpec {
   std::vector<std::int64_t> shape = {};  // row-major; empty of a scalar
   // Of what comes from another stage: the chunk that receives it and sends its gradient back.
   int received_by = -1;
+  bool replicated = false;  // equal on all tensor ranks, as its gradient is
 
   std::int64_t elements() const;
 };

@@ -42,6 +42,7 @@ struct HeldContent {
   int exchanged_by = -1;  // node
   bool of_forward = false;
   bool came_back = false;
+  bool in_part = false;  // a message of which the other tensor ranks have the other parts
   std::vector<Gradient> gradients;
 };
 
@@ -128,7 +129,11 @@ class ContentCheck {
         if (arguments.exchanged >= 0) exchange();
         break;
       case Operation::AllGather:
-        arguments.exchanged < 0 ? gather() : exchange();
+        if (gathers_message(*instruction_)) {
+          gather_message();
+        } else {
+          arguments.exchanged < 0 ? gather() : exchange();
+        }
         break;
       case Operation::AllReduce:
         if (arguments.exchanged >= 0) exchange();
@@ -212,6 +217,7 @@ class ContentCheck {
 
   void expect_value(int buffer, int value, const char* role) const {
     const HeldContent& held = held_[as_index(buffer)];
+    expect_whole(buffer);
     says(held.value == value && held.micro_batch == micro_batch(),
          fmt::format("{} is not its {}, {} of micro-batch {}", name(buffer), role,
                      graph_.values[as_index(value)].name, micro_batch()));
@@ -246,7 +252,13 @@ class ContentCheck {
     return nullptr;
   }
 
+  void expect_whole(int buffer) const {
+    says(!held_[as_index(buffer)].in_part,
+         name(buffer) + " came in parts, which are not gathered from the other tensor ranks");
+  }
+
   void expect_complete(int buffer, int value) const {
+    expect_whole(buffer);
     const Gradient* const gradient = gradient_in(buffer, value);
     says(gradient != nullptr,
          fmt::format("{} is not the gradient of {} of micro-batch {}", name(buffer),
@@ -430,12 +442,28 @@ class ContentCheck {
 
   void receive() {
     const int buffer = instruction_->arguments.output;
-    if (!instruction_->arguments.gradient) return make_value(buffer, instruction_->arguments.value);
+    if (!instruction_->arguments.gradient) {
+      make_value(buffer, instruction_->arguments.value);
+    } else {
+      const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
+      held_[as_index(buffer)] = HeldContent();
+      held_[as_index(buffer)].micro_batch = micro_batch();
+      held_[as_index(buffer)].gradients = {
+          {node.inputs[0], micro_batch(), {{instruction_->node_index, 0}}}};
+    }
+    held_[as_index(buffer)].in_part = is_part_of_message(*instruction_);
+  }
+
+  void gather_message() {
+    const int buffer = instruction_->arguments.output;
+    HeldContent& held = held_[as_index(buffer)];
+    says(held.in_part, name(buffer) + " did not come in parts");
+    held.in_part = false;
+    if (!instruction_->arguments.gradient)
+      return expect_value(buffer, instruction_->arguments.value, "message");
     const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
-    held_[as_index(buffer)] = HeldContent();
-    held_[as_index(buffer)].micro_batch = micro_batch();
-    held_[as_index(buffer)].gradients = {
-        {node.inputs[0], micro_batch(), {{instruction_->node_index, 0}}}};
+    says(gradient_in(buffer, node.inputs[0]) != nullptr,
+         name(buffer) + " is another gradient than it says");
   }
 
   void finish() const {

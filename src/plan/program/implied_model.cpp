@@ -126,9 +126,13 @@ class ImpliedModel {
         if (n >= 0) break;
         says(arguments.value >= 0, "receives no value");
         comes(arguments.value, arguments.output);
+        goes_in_parts(arguments.value);
         break;
       case Operation::Send:
-        if (n >= 0) hand_over(graph_.nodes[as_index(n)]);
+        if (n >= 0) {
+          hand_over(graph_.nodes[as_index(n)]);
+          goes_in_parts(graph_.nodes[as_index(n)].inputs[0]);
+        }
         break;
       case Operation::Forward:
       case Operation::ForwardKeep:
@@ -160,7 +164,7 @@ class ImpliedModel {
       case Operation::AllGather:
         if (arguments.exchanged >= 0) {
           exchange(graph_.nodes[as_index(n)]);
-        } else {
+        } else if (!gathers_message(*instruction_)) {
           gather();
         }
         break;
@@ -194,6 +198,14 @@ class ImpliedModel {
     spec.loaded = true;
     name_and_size(spec, buffer);
     held_[as_index(buffer)] = {value, instruction_->micro_batch};
+  }
+
+  // Of a message: what the parts are of is the same on all tensor ranks.
+  void goes_in_parts(int value) {
+    if (!is_part_of_message(*instruction_)) return;
+    ValueSpec& spec = graph_.values[as_index(value)];
+    spec.replicated = true;
+    spec.shape = {program_.buffers[as_index(instruction_->arguments.part.buffer)].elements};
   }
 
   void name_and_size(ValueSpec& spec, int buffer) const {

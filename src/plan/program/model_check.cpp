@@ -123,16 +123,28 @@ class ModelCheck {
     if (instruction_->arguments.gradient) {
       says(is_of(instruction_->arguments.value, graph_.values),
            "sends the gradient of no value of the model");
+      check_part(instruction_->arguments.value);
     } else {
-      node();
+      check_part(node().inputs[0]);
     }
+  }
+
+  // What all tensor ranks have may go in parts.
+  void check_part(int value) const {
+    if (!is_part_of_message(*instruction_)) return;
+    const ValueSpec& spec = graph_.values[as_index(value)];
+    says(spec.replicated, spec.name + " goes in parts, and not all tensor ranks have it");
+    const Buffer& whole = program_.buffers[as_index(instruction_->arguments.part.buffer)];
+    says(whole.elements == spec.elements(),
+         fmt::format("{} goes in parts of {} elements where it has {}", spec.name, whole.elements,
+                     spec.elements()));
   }
 
   void check_receive() const {
     const Arguments& arguments = instruction_->arguments;
-    if (arguments.gradient) node();
     says(is_of(arguments.value, graph_.values), "receives no value of the model");
     has_bytes(arguments.output, graph_.values[as_index(arguments.value)].bytes, "message");
+    check_part(arguments.gradient ? node().inputs[0] : arguments.value);
   }
 
   void check_operation() const {
@@ -184,6 +196,10 @@ class ModelCheck {
       case Operation::AllGather:
         takes_one();
         if (arguments.exchanged >= 0) node();
+        if (gathers_message(*instruction_)) {
+          says(is_of(arguments.value, graph_.values), "gathers no value of the model");
+          if (arguments.gradient) node();
+        }
         break;
       case Operation::Report:
         says(arguments.inputs.size() <= 2, "hands out at most two things");

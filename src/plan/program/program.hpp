@@ -189,9 +189,12 @@ struct Arguments {
   std::vector<Range> parameters;  // in the node's order
   std::vector<GradientTarget> parameter_gradients;
   std::vector<Range> zeroed;  // padding of what the instruction makes
-  int value = -1;  // of a message: into ModelGraph::values, the value that it or its gradient is
-  bool gradient = false;  // of a message: it is a gradient
-  // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes.
+  // Of a message, and of the gather of what came in parts: into ModelGraph::values, the value that
+  // it or its gradient is.
+  int value = -1;
+  bool gradient = false;  // of these: it is a gradient
+  // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes. Of a
+  // message in parts: what this rank sends or receives of it.
   Range part;
   std::vector<int> pieces;         // into Program::pieces
   std::vector<StandIn> stand_ins;  // UpdateHost: for what its pieces name
@@ -222,6 +225,17 @@ struct Instruction {
   int completes = -1;
   Arguments arguments;
 };
+
+// Whether it is one part, of as many as there are tensor ranks, of a message.
+inline bool is_part_of_message(const Instruction& instruction) {
+  const bool message =
+      instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
+  return message && instruction.arguments.part.buffer >= 0;
+}
+// Whether it gathers a message that came in parts.
+inline bool gathers_message(const Instruction& instruction) {
+  return instruction.operation == Operation::AllGather && instruction.arguments.value >= 0;
+}
 
 // Whether it is work of the lane Compute that meets nobody.
 inline bool is_local_work(const Instruction& instruction) {

@@ -308,12 +308,45 @@ void RoleCheck::check_part() {
     expect_role(arguments.part.elements == arguments.parameter_gradients[0].range.elements,
                 "keeps another number of elements than it has room for");
   }
+  if (is_part_of_message(*instruction_)) check_part_of_message();
   if (instruction_->operation == Operation::AllGather) {
     expect_role(arguments.inputs.size() == 1 && arguments.output >= 0, "gathers nothing");
+    if (gathers_message(*instruction_)) check_gather_of_message();
     if (arguments.output == arguments.inputs[0]) return;
     written_range(arguments.part, "part that is there");
     expect_role(arguments.part.buffer == arguments.output, "puts its part elsewhere");
   }
+}
+
+// Each tensor rank has its own part: as many as there are make the whole.
+void RoleCheck::check_part_of_message() const {
+  const Arguments& arguments = instruction_->arguments;
+  const Range& part = arguments.part;
+  if (instruction_->operation == Operation::Send) {
+    read_range(part, "part that is sent");
+    expect_role(contains(arguments.inputs, part.buffer), "sends a part of something else");
+  } else {
+    written_range(part, "part that is received");
+    expect_role(part.buffer == arguments.output, "receives a part of something else");
+  }
+  const Buffer& whole = program_.buffers[as_index(part.buffer)];
+  expect_role(part.elements > 0 && whole.elements % part.elements == 0 &&
+                  part.offset == part.elements * program_.coordinates.tensor,
+              "is another part of the message than that of its tensor rank");
+  expect_role(
+      !instruction_->channel || instruction_->channel->bytes == part.elements * whole.element_bytes,
+      "sends another number of bytes than its part has");
+}
+
+void RoleCheck::check_gather_of_message() const {
+  const Arguments& arguments = instruction_->arguments;
+  expect_role(arguments.output == arguments.inputs[0] && arguments.exchanged < 0,
+              "gathers a message into something else");
+  const Buffer& whole = program_.buffers[as_index(arguments.output)];
+  const auto& channel = instruction_->channel;
+  expect_role(channel && channel->group == GroupAxis::Tensor &&
+                  channel->bytes == whole.elements * whole.element_bytes && channel->bytes > 0,
+              "gathers a message from others than the tensor ranks, or not all of it");
 }
 
 // One buffer goes to another tier, whole: what is in it is there, too.

@@ -49,6 +49,8 @@ class RoleCheck {
   void check_gradient(std::size_t input) const;
   void check_targets();
   void check_part();
+  void check_part_of_message() const;
+  void check_gather_of_message() const;
   void check_copy();
   void check_pieces();
   void check_update_on_host();

@@ -154,6 +154,12 @@ class Meetings {
     waited.others += seconds - of_link;
   }
 
+  // Of a message: which one, and of how many elements; the buffers are each rank's own.
+  static std::pair<std::int64_t, std::int64_t> part_of(const Instruction& message) {
+    const Range& part = message.arguments.part;
+    return {part.offset, part.elements};
+  }
+
   // What a message or its answer is of: on one side named by the node that hands over, on the other
   // by the value or its gradient.
   static std::string_view value_of(std::string_view name) {
@@ -205,6 +211,10 @@ class Meetings {
           fail(programs_, rank, i,
                fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
                            sender, send.channel->bytes));
+        }
+        if (part_of(send) != part_of(instruction)) {
+          fail(programs_, rank, i,
+               fmt::format("expects another part of the message than rank {} sends", sender));
         }
         if (send.micro_batch != instruction.micro_batch ||
             value_of(send.node) != value_of(instruction.node)) {

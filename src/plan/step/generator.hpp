@@ -15,6 +15,7 @@
 #include "plan/model/model_graph.hpp"
 #include "plan/pipeline/schedule.hpp"
 #include "plan/program/program.hpp"
+#include "plan/step/message_form.hpp"
 #include "plan/step/node_schedule.hpp"
 
 namespace garonne::plan {
@@ -84,6 +85,7 @@ struct StepShape {
   PipelinePlace pipeline;
   // Passes that the order lets overlap run one after the other all the same.
   bool passes_in_turn = false;
+  MessageForm message_form = MessageForm::Whole;  // of a stage it is decided
   // ZeRO stage over the data group: 1 optimizer states and masters in shards, 2 gradients too, 3
   // parameters too. Without effect on one data rank.
   int zero = 0;

@@ -54,6 +54,17 @@ class MicroBatchWriter {
     communicate(std::move(instruction), std::move(channel));
   }
 
+  // Of a receive that has ended: makes whole what came in parts.
+  void gather_received(int receive) {
+    const Instruction received = builder_.instruction(receive);
+    if (!is_part_of_message(received)) return;
+    Instruction instruction = make(Operation::AllGather, received.node, received.node_index);
+    instruction.arguments.value = received.arguments.value;
+    instruction.arguments.gradient = received.arguments.gradient;
+    builder_.set_gather_over_tensor(received.arguments.output, instruction);
+    builder_.add(std::move(instruction));
+  }
+
   void send_gradient(int v, Channel channel) {
     Instruction instruction =
         make(Operation::Send, graph_.values[as_index(v)].name + ".gradient", -1);
@@ -234,7 +245,14 @@ class MicroBatchWriter {
   // Without a channel the stage is looked at alone.
   void communicate(Instruction instruction, std::optional<Channel> channel) {
     if (channel) {
-      channel->bytes = bytes_of(instruction);
+      const bool sends = instruction.operation == Operation::Send;
+      const int buffer = sends ? instruction.reads[0] : instruction.writes[0];
+      const ValueSpec& value = graph_.values[as_index(value_of(instruction))];
+      channel->bytes = builder_.bytes(buffer);
+      if (builder_.scatters(value)) {
+        instruction.arguments.part = builder_.part_of_message(buffer, value);
+        channel->bytes = instruction.arguments.part.elements * number_bytes(value.type);
+      }
       instruction.seconds = builder_.message_seconds(channel->bytes, channel->peer);
       instruction.lane = Lane::Message;
     }
@@ -242,9 +260,10 @@ class MicroBatchWriter {
     builder_.add(std::move(instruction));
   }
 
-  std::int64_t bytes_of(const Instruction& message) const {
-    const bool sends = message.operation == Operation::Send;
-    return builder_.bytes(sends ? message.reads[0] : message.writes[0]);
+  // Of which it, or its gradient, is the message.
+  int value_of(const Instruction& message) const {
+    if (message.arguments.value >= 0) return message.arguments.value;
+    return graph_.nodes[as_index(message.node_index)].inputs[0];
   }
 
   Instruction make(Operation operation, const std::string& name, int node_index) const {

@@ -39,6 +39,15 @@ class ProgramBuilder {
   double message_seconds(std::int64_t bytes, int peer) const {
     return plan::message_seconds(bytes, step_.links.to_stage(peer));
   }
+  const Instruction& instruction(int number) const {
+    return program_.instructions.at(static_cast<std::size_t>(number));
+  }
+  // Whether tensor ranks send a part each of the value, or of its gradient, to another stage.
+  bool scatters(const ValueSpec& value) const;
+  // Of the first tensor rank; the buffer of the value or its gradient is named by elements then.
+  Range part_of_message(int buffer, const ValueSpec& value);
+  // Makes the buffer whole, of which each tensor rank has a part.
+  void set_gather_over_tensor(int buffer, Instruction& instruction);
   // Where the nodes read a parameter.
   const Range& parameter_range(int parameter) const {
     return parameters_.at(static_cast<std::size_t>(parameter)).range;

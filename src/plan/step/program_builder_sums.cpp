@@ -17,6 +17,31 @@ void ProgramBuilder::set_collective(const NodeCollective& collective, Instructio
       collective.bytes, collective.wire};
 }
 
+bool ProgramBuilder::scatters(const ValueSpec& value) const {
+  const auto ranks = static_cast<std::int64_t>(step_.tensor_group.size());
+  expect(step_.message_form != MessageForm::Auto, "whether messages are scattered is not decided");
+  return step_.message_form == MessageForm::Scattered && ranks > 1 && value.replicated &&
+         value.elements() % ranks == 0;
+}
+
+Range ProgramBuilder::part_of_message(int buffer, const ValueSpec& value) {
+  Buffer& whole = program_.buffers.at(as_index(buffer));
+  whole.elements = value.elements();
+  whole.element_bytes = number_bytes(value.type);
+  return {buffer, 0, whole.elements / static_cast<std::int64_t>(step_.tensor_group.size())};
+}
+
+void ProgramBuilder::set_gather_over_tensor(int buffer, Instruction& instruction) {
+  const Buffer& whole = program_.buffers.at(as_index(buffer));
+  const std::int64_t bytes = whole.elements * whole.element_bytes;
+  const auto ranks = static_cast<std::int64_t>(step_.tensor_group.size());
+  instruction.arguments.inputs = instruction.reads = instruction.writes = {buffer};
+  instruction.arguments.output = buffer;
+  instruction.seconds = collective_seconds("all-gather", bytes, ranks, step_.links.tensor);
+  instruction.channel = Channel{"all-gather", GroupAxis::Tensor,           step_.tensor_group,
+                                -1,           next_tag(GroupAxis::Tensor), bytes};
+}
+
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
   const bool each = step_.reduces_each_micro_batch();
   expect(each || weights_to_come_[as_index(n)] > 0,

@@ -171,7 +171,8 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
   }
   for (Instruction& instruction : program.instructions) {
     Arguments& arguments = instruction.arguments;
-    if (arguments.part.buffer >= 0) arguments.part.offset = arguments.part.elements * place.data;
+    const int member = is_part_of_message(instruction) ? place.tensor : place.data;
+    if (arguments.part.buffer >= 0) arguments.part.offset = arguments.part.elements * member;
     if (instruction.operation == Operation::SumSquares) {
       arguments.drops_loss = !first_of_tensor;
       arguments.pieces.clear();

@@ -111,7 +111,10 @@ class StepWriter {
       post_receives(k, end);
       if (end < order_.size()) post_receives(end, end_of_turn(end));
       for (std::size_t i = k; i < end; ++i) {
-        for (const int instruction : waits_[i]) builder_.wait(instruction);
+        for (const int instruction : waits_[i]) {
+          builder_.wait(instruction);
+          writers_[as_index(order_[i].micro_batch)].gather_received(instruction);
+        }
       }
       if (end - k > 1) {
         run_together(order_[k], order_[k + 1]);

@@ -59,11 +59,12 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double lin
   session.agree([&] { check_grid(config, session.size()); });
   const DataFacts facts = workload_kind(config.model.kind).made_up_facts(config, session);
   Setup whole;
+  const int ranks_on_node = ranks_on_largest_node(session);
   session.agree([&] {
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
     whole = make_setup(without_validation, facts, threads, rank());
-    whole.ranks_on_node = session.ranks_on_node();
+    whole.ranks_on_node = ranks_on_node;
   });
   const double rate = link_bytes_per_second;
   if (rate > 0) set_copy_rates({0, rate, rate, rate, rate}, whole, 1);

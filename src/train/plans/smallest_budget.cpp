@@ -76,7 +76,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   std::optional<plan::PipelineStage> cut;
   if (setup.config.grid.pipeline > 1 && stage >= 0) {
     cut = declared_stage(setup, stage);
-    step.pipeline = cut->place;
+    put_in_pipeline(cut->place, setup, step);
   }
   const plan::ModelGraph& graph = cut ? cut->cut.graph : *setup.declared;
   StageFloor floor;

@@ -137,6 +137,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   step.element_bytes.state = state_bytes(precision);
   if (config.grid.gradient_wire == "compute" && precision == Precision::BFloat16)
     step.gradient_wire = compute_type(precision);
+  step.message_form = plan::message_form(config.grid.messages);
   const auto optimizer = optim::make_optimizer(config);
   step.optimizer_states = optimizer->states();
   step.tensor_sums = optimizer->sums();
@@ -173,6 +174,12 @@ plan::PipelinePlace place_in_grid(plan::PipelinePlace place, const Grid& grid) {
 
 }  // namespace
 
+void put_in_pipeline(plan::PipelinePlace place, const Setup& setup, plan::StepShape& step) {
+  step.pipeline = std::move(place);
+  step.message_form =
+      plan::decided_message_form(step.message_form, setup.grid.shape(), setup.ranks_on_node);
+}
+
 Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
@@ -182,7 +189,7 @@ Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
       whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : by_seconds,
       pipeline_schedule_of(whole), stage);
   setup.model = nn::cut_model(whole.model, mine.cut);
-  setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);
+  put_in_pipeline(place_in_grid(std::move(mine.place), setup.grid), whole, setup.step);
   return setup;
 }
 
@@ -201,7 +208,7 @@ Setup setup_of_generator(const Setup& setup, const nn::GeneratorRows& rows, int 
       plan::make_pipeline_stage(result.model.graph, *setup.declared, pipeline_schedule_of(setup),
                                 setup.grid.coordinates_of(rank).pipeline);
   result.model = nn::cut_model(result.model, stage.cut);
-  result.step.pipeline = place_in_grid(std::move(stage.place), setup.grid);
+  put_in_pipeline(place_in_grid(std::move(stage.place), setup.grid), setup, result.step);
   return result;
 }
 

@@ -53,6 +53,9 @@ enum class Cut { BySeconds, AsDeclared };
 // be cut or scheduled.
 Setup setup_of_stage(const Setup& whole, int stage, Cut cut = Cut::BySeconds);
 
+// The step of one of its stages; Setup::ranks_on_node is known.
+void put_in_pipeline(plan::PipelinePlace place, const Setup& setup, plan::StepShape& step);
+
 // The stage of Setup::declared, cut as declared; `setup` is of all stages or of any.
 plan::PipelineStage declared_stage(const Setup& setup, int stage);
 

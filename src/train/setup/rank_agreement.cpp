@@ -134,6 +134,11 @@ int agree_on_run(const RunConfig& config, dist::Session& session, const Cores& c
       std::vector<std::int64_t>{threads_of_rank(config, session.ranks_on_node(), cores)})[0]);
 }
 
+int ranks_on_largest_node(dist::Session& session) {
+  return static_cast<int>(
+      session.all_reduce_max(std::vector<std::int64_t>{session.ranks_on_node()})[0]);
+}
+
 RunConfig with_paths_of_first_rank(RunConfig config, dist::Session& session) {
   if (session.size() == 1) return config;
   const std::string text = session.broadcast(config_to_toml(config));

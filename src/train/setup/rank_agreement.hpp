@@ -35,6 +35,9 @@ dist::Facts checkpoint_facts(const StartingPoint& start);
 int agree_on_run(const RunConfig& config, dist::Session& session,
                  const Cores& cores = Cores::of_this_process());
 
+// Of the node that has most. Where nodes have equally many, that of a cluster file. Collective.
+int ranks_on_largest_node(dist::Session& session);
+
 // The configuration with rank 0's paths of files that are read, for what is written and read by all
 // ranks: checkpoints and their manifests. Collective.
 RunConfig with_paths_of_first_rank(RunConfig config, dist::Session& session);

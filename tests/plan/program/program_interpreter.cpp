@@ -319,6 +319,7 @@ class Interpreter {
       if (one.channel->bytes != instruction.channel->bytes)
         throw Impossible(describe(instruction) + " meets one of other bytes");
     }
+    if (is_part_of_message(instruction)) return put_part(instruction, digest(brought[0]), target);
     if (instruction.operation == Operation::Receive) {
       target = brought[0];
       return;
@@ -343,6 +344,23 @@ class Interpreter {
       for (const Contents& one : brought) sum = add(sum, one[e]);
       target[e] = sum;
     }
+    if (gathers_message(instruction)) make_one(target);
+  }
+
+  // Of what all who send it have: the same in each element of the part.
+  static void put_part(const Instruction& message, Hash whole, Contents& target) {
+    const Range& part = message.arguments.part;
+    const auto size = static_cast<std::int64_t>(target.size());
+    if (part.offset < 0 || part.elements < 0 || part.offset > size - part.elements)
+      throw Impossible(describe(message) + " puts its part where there is no room");
+    std::fill_n(target.begin() + part.offset, part.elements, whole);
+  }
+
+  // What is the same in all parts is taken whole from now on, as if it had come so.
+  static void make_one(Contents& target) {
+    const bool same = std::all_of(target.begin(), target.end(),
+                                  [&](Hash element) { return element == target.front(); });
+    if (same && !target.empty()) target.resize(1);
   }
 
   // What passes of nodes exchange is taken whole.

@@ -112,10 +112,65 @@ class Cutter {
   std::mt19937 random_;
 };
 
+NodeSpec meeting_node(const std::string& name, int block, int input, int output) {
+  NodeSpec node;
+  node.name = name;
+  node.kind = node.cost_key = "meeting";
+  node.block = block;
+  node.inputs = {input};
+  node.gradient_aliases = {false};
+  node.output = output;
+  return node;
+}
+
 }  // namespace
 
 ModelGraph with_collectives(const ModelGraph& graph, unsigned seed) {
   return Cutter(graph, seed).cut();
+}
+
+ModelGraph cut_blocks(int blocks, std::int64_t elements) {
+  const ModelGraph base = chain(blocks, 1);
+  ModelGraph graph = base;
+  graph.nodes.clear();
+  graph.values.resize(1);  // tokens
+  const std::int64_t bytes = elements * number_bytes(NumberType::Float32);
+  const NodeCollective sum = {"all-reduce", bytes, 0, 64};
+  const auto add_value = [&](const std::string& name, bool replicated) {
+    graph.values.push_back({.name = name, .bytes = bytes, .shape = {elements}});
+    graph.values.back().replicated = replicated;
+    return static_cast<int>(graph.values.size()) - 1;
+  };
+  int stream = 0;
+  for (NodeSpec node : base.nodes) {
+    const bool loss = node.output == base.loss;
+    if (node.block > 0) {
+      NodeSpec enter = meeting_node(node.name + ".enter", node.block, stream,
+                                    add_value("entered." + node.name, false));
+      enter.backward_collective = sum;
+      enter.backward.transient_bytes = taken(sum, 0);
+      enter.overwrites_gradient = {true};
+      stream = enter.output;
+      graph.nodes.push_back(std::move(enter));
+    }
+    node.pinned_values = node.inputs = {stream};
+    node.output = add_value(loss ? "loss" : "part." + node.name, false);
+    const int made = node.output;
+    const std::string name = node.name;
+    const int block = node.block;
+    graph.nodes.push_back(std::move(node));
+    if (loss) {
+      graph.loss = made;
+      break;
+    }
+    NodeSpec leave = meeting_node(name + ".leave", block, made, add_value("stream." + name, true));
+    leave.forward_collective = sum;
+    leave.forward.transient_bytes = leave.forward_keep.transient_bytes = taken(sum, bytes);
+    leave.gradient_aliases = {true};
+    stream = leave.output;
+    graph.nodes.push_back(std::move(leave));
+  }
+  return graph;
 }
 
 StepShape tensor_step_shape(int micro_batches, int data_ranks, std::int64_t bucket_bytes) {
