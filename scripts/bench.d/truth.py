@@ -252,7 +252,7 @@ def groups_of(rows):
     groups = {}
     for row in rows:
         point = row["point"]
-        key = tuple(point[name] for name in ("source", "layers", "hidden", "sequence", "gpus", "recompute"))
+        key = tuple(point[name] for name in ("source", "layers", "hidden", "heads", "sequence", "gpus", "recompute"))
         groups.setdefault(key, []).append((row["seconds"] / point["global_batch"], point["seconds"] / point["global_batch"]))
     return {key: pairs for key, pairs in groups.items() if len(pairs) >= 4 and len({measured for _, measured in pairs}) > 1}
 
