@@ -235,9 +235,9 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     add_piece(state, model, seed, std::move(here));
   }
   for (const plan::Instruction& instruction : program.instructions) {
-    if (instruction.arguments.exchanged >= 0 || gathers_message(instruction)) continue;  // of nodes
+    if (instruction.arguments.exchanged >= 0) continue;  // of a node
     if (instruction.operation == plan::Operation::ReduceScatter) state.in_shards = true;
-    const bool in_place = instruction.operation == plan::Operation::AllGather &&
+    const bool in_place = gathers_parameters(instruction) &&
                           instruction.arguments.output == instruction.arguments.inputs.at(0);
     if (!in_place) continue;
     const int home = homes[static_cast<std::size_t>(instruction.arguments.output)];

@@ -12,39 +12,13 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "plan/program/held_content.hpp"
 #include "plan/program/lasting_home.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/whole_step_check.hpp"
 
 namespace garonne::plan {
 namespace {
-
-// By (node, input): who has contributed to the gradient of a value.
-using Contributions = std::set<std::pair<int, int>>;
-
-struct Gradient {
-  int value = -1;
-  int micro_batch = -1;
-  Contributions contributions;
-};
-
-// A buffer of gradients may have several names: aliases.
-struct HeldContent {
-  int value = -1;  // of the micro-batch, where it is a value
-  int node = -1;   // whose private slot, where it is one
-  int slot = -1;
-  int option = -1;  // in which of the node's ways to be kept
-  int micro_batch = -1;
-  int lasting = -1;  // buffer, where it has what that has
-  int bucket = -1;   // of whose parameters it is the flat range
-  int shard = -1;    // of which bucket it is the own shard
-  // What a pass that is divided hands to its collective, and whether it has come back.
-  int exchanged_by = -1;  // node
-  bool of_forward = false;
-  bool came_back = false;
-  bool in_part = false;  // a message of which the other tensor ranks have the other parts
-  std::vector<Gradient> gradients;
-};
 
 const char* wire_text(std::optional<NumberType> wire) {
   return wire ? number_type_name(*wire) : "what gradients are summed in";
@@ -129,10 +103,10 @@ class ContentCheck {
         if (arguments.exchanged >= 0) exchange();
         break;
       case Operation::AllGather:
-        if (gathers_message(*instruction_)) {
-          gather_message();
+        if (arguments.exchanged >= 0) {
+          exchange();
         } else {
-          arguments.exchanged < 0 ? gather() : exchange();
+          gathers_message(*instruction_) ? gather_message() : gather();
         }
         break;
       case Operation::AllReduce:

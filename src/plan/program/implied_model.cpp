@@ -74,8 +74,8 @@ class ImpliedModel {
 
   bool is_of_node() const {
     const Operation operation = instruction_->operation;
-    return is_forward(operation) || is_backward(operation) || operation == Operation::Send ||
-           operation == Operation::Receive || instruction_->arguments.exchanged >= 0;
+    return is_forward(operation) || is_backward(operation) || is_message(operation) ||
+           instruction_->arguments.exchanged >= 0;
   }
 
   void add_parameters() {
@@ -115,9 +115,7 @@ class ImpliedModel {
   void step() {
     const Arguments& arguments = instruction_->arguments;
     const int n = instruction_->node_index;
-    if (is_of_node() && instruction_->operation != Operation::Send &&
-        instruction_->operation != Operation::Receive)
-      says(n >= 0, "is of no node");
+    if (is_of_node() && !is_message(instruction_->operation)) says(n >= 0, "is of no node");
     switch (instruction_->operation) {
       case Operation::Load:
         for (const LoadedValue& loaded : arguments.loaded) comes(loaded.value, loaded.buffer);
@@ -164,7 +162,7 @@ class ImpliedModel {
       case Operation::AllGather:
         if (arguments.exchanged >= 0) {
           exchange(graph_.nodes[as_index(n)]);
-        } else if (!gathers_message(*instruction_)) {
+        } else if (gathers_parameters(*instruction_)) {
           gather();
         }
         break;

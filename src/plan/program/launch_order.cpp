@@ -97,8 +97,7 @@ class LaunchOrder {
 
   Stream stream_of(int rank, const Instruction& instruction) const {
     const Channel& channel = *instruction.channel;
-    if (instruction.operation != Operation::Send && instruction.operation != Operation::Receive)
-      return {channel.group, channel.members, -1, -1, -1};
+    if (!is_message(instruction.operation)) return {channel.group, channel.members, -1, -1, -1};
     const int peer = channel.members.at(as_index(channel.peer));
     const bool sends = instruction.operation == Operation::Send;
     return {channel.group, channel.members, sends ? rank : peer, sends ? peer : rank,

@@ -76,6 +76,9 @@ constexpr bool is_backward(Operation operation) {
 constexpr bool is_finish(Operation operation) {
   return operation == Operation::FinishForward || operation == Operation::FinishBackward;
 }
+constexpr bool is_message(Operation operation) {
+  return operation == Operation::Send || operation == Operation::Receive;
+}
 constexpr bool is_collective(Operation operation) {
   return operation == Operation::AllReduce || operation == Operation::ReduceScatter ||
          operation == Operation::AllGather;
@@ -228,13 +231,16 @@ struct Instruction {
 
 // Whether it is one part, of as many as there are tensor ranks, of a message.
 inline bool is_part_of_message(const Instruction& instruction) {
-  const bool message =
-      instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
-  return message && instruction.arguments.part.buffer >= 0;
+  return is_message(instruction.operation) && instruction.arguments.part.buffer >= 0;
 }
 // Whether it gathers a message that came in parts.
 inline bool gathers_message(const Instruction& instruction) {
   return instruction.operation == Operation::AllGather && instruction.arguments.value >= 0;
+}
+// Whether it gathers parameters, which is neither of a message nor of a node.
+inline bool gathers_parameters(const Instruction& instruction) {
+  return instruction.operation == Operation::AllGather && instruction.arguments.value < 0 &&
+         instruction.arguments.exchanged < 0;
 }
 
 // Whether it is work of the lane Compute that meets nobody.

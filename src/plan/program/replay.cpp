@@ -61,10 +61,8 @@ class Replay {
   }
 
   void start() {
-    in_pipeline_ = std::any_of(
-        program_.instructions.begin(), program_.instructions.end(), [](const Instruction& one) {
-          return one.operation == Operation::Send || one.operation == Operation::Receive;
-        });
+    in_pipeline_ = std::any_of(program_.instructions.begin(), program_.instructions.end(),
+                               [](const Instruction& one) { return is_message(one.operation); });
     for (const Tier tier : {Tier::Host, Tier::Disk}) {
       const bool used = std::any_of(program_.buffers.begin(), program_.buffers.end(),
                                     [&](const Buffer& buffer) { return buffer.tier == tier; });

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/contains.hpp"
 #include "base/index.hpp"
+#include "plan/program/message_check.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -308,45 +309,19 @@ void RoleCheck::check_part() {
     expect_role(arguments.part.elements == arguments.parameter_gradients[0].range.elements,
                 "keeps another number of elements than it has room for");
   }
-  if (is_part_of_message(*instruction_)) check_part_of_message();
+  if (is_part_of_message(*instruction_)) {
+    const bool sends = instruction_->operation == Operation::Send;
+    sends ? read_range(arguments.part, "part that is sent")
+          : written_range(arguments.part, "part that is received");
+    refuse(wrong_part(program_, *instruction_));
+  }
   if (instruction_->operation == Operation::AllGather) {
     expect_role(arguments.inputs.size() == 1 && arguments.output >= 0, "gathers nothing");
-    if (gathers_message(*instruction_)) check_gather_of_message();
+    if (gathers_message(*instruction_)) refuse(wrong_gather(program_, *instruction_));
     if (arguments.output == arguments.inputs[0]) return;
     written_range(arguments.part, "part that is there");
     expect_role(arguments.part.buffer == arguments.output, "puts its part elsewhere");
   }
-}
-
-// Each tensor rank has its own part: as many as there are make the whole.
-void RoleCheck::check_part_of_message() const {
-  const Arguments& arguments = instruction_->arguments;
-  const Range& part = arguments.part;
-  if (instruction_->operation == Operation::Send) {
-    read_range(part, "part that is sent");
-    expect_role(contains(arguments.inputs, part.buffer), "sends a part of something else");
-  } else {
-    written_range(part, "part that is received");
-    expect_role(part.buffer == arguments.output, "receives a part of something else");
-  }
-  const Buffer& whole = program_.buffers[as_index(part.buffer)];
-  expect_role(part.elements > 0 && whole.elements % part.elements == 0 &&
-                  part.offset == part.elements * program_.coordinates.tensor,
-              "is another part of the message than that of its tensor rank");
-  expect_role(
-      !instruction_->channel || instruction_->channel->bytes == part.elements * whole.element_bytes,
-      "sends another number of bytes than its part has");
-}
-
-void RoleCheck::check_gather_of_message() const {
-  const Arguments& arguments = instruction_->arguments;
-  expect_role(arguments.output == arguments.inputs[0] && arguments.exchanged < 0,
-              "gathers a message into something else");
-  const Buffer& whole = program_.buffers[as_index(arguments.output)];
-  const auto& channel = instruction_->channel;
-  expect_role(channel && channel->group == GroupAxis::Tensor &&
-                  channel->bytes == whole.elements * whole.element_bytes && channel->bytes > 0,
-              "gathers a message from others than the tensor ranks, or not all of it");
 }
 
 // One buffer goes to another tier, whole: what is in it is there, too.
@@ -370,7 +345,7 @@ void RoleCheck::check_copy() {
                   source.element_bytes == copy.element_bytes &&
                   round_up(source.bytes, granularity) == round_up(copy.bytes, granularity),
               fmt::format("{} is not of the size and kind of {}", copy.name, source.name));
-  if (const std::string wrong = trained_.copy(from, to); !wrong.empty()) fail(wrong);
+  refuse(trained_.copy(from, to));
   const auto contents = contents_.find(from);
   if (contents == contents_.end()) {
     contents_.erase(to);

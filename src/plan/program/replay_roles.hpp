@@ -37,6 +37,10 @@ class RoleCheck {
   using Contents = std::map<std::int64_t, Content>;  // by first element in the buffer
 
   [[noreturn]] void fail(const std::string& reason) const;
+  // Where there is something wrong.
+  void refuse(const std::string& wrong) const {
+    if (!wrong.empty()) fail(wrong);
+  }
   void expect_role(bool holds, const std::string& reason) const;
   const std::string& name(int buffer) const;
   bool reads(int buffer) const;
@@ -49,8 +53,6 @@ class RoleCheck {
   void check_gradient(std::size_t input) const;
   void check_targets();
   void check_part();
-  void check_part_of_message() const;
-  void check_gather_of_message() const;
   void check_copy();
   void check_pieces();
   void check_update_on_host();

@@ -9,16 +9,13 @@
 #include "base/index.hpp"
 #include "plan/program/disk_copies.hpp"
 #include "plan/program/lane_clock.hpp"
+#include "plan/program/message_check.hpp"
 #include "plan/program/passes_overlap.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/shared_disk.hpp"
 
 namespace garonne::plan {
 namespace {
-
-bool is_message(const Instruction& instruction) {
-  return instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
-}
 
 bool same_channel(const Channel& a, const Channel& b) {
   return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag &&
@@ -45,7 +42,7 @@ void check_collectives(const std::vector<Program>& programs) {
       const auto& members = instruction.channel->members;
       if (std::find(members.begin(), members.end(), rank) == members.end())
         fail(programs, rank, i, fmt::format("rank {} is no member of its group", rank));
-      if (is_message(instruction)) continue;
+      if (is_message(instruction.operation)) continue;
       groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
     }
   }
@@ -154,22 +151,6 @@ class Meetings {
     waited.others += seconds - of_link;
   }
 
-  // Of a message: which one, and of how many elements; the buffers are each rank's own.
-  static std::pair<std::int64_t, std::int64_t> part_of(const Instruction& message) {
-    const Range& part = message.arguments.part;
-    return {part.offset, part.elements};
-  }
-
-  // What a message or its answer is of: on one side named by the node that hands over, on the other
-  // by the value or its gradient.
-  static std::string_view value_of(std::string_view name) {
-    constexpr std::string_view node = "hand-over.";
-    constexpr std::string_view gradient = ".gradient";
-    if (name.starts_with(node)) name.remove_prefix(node.size());
-    if (name.ends_with(gradient)) name.remove_suffix(gradient.size());
-    return name;
-  }
-
   // Which instructions meet. The k-th message of a pair with one tag meets the k-th receive, the
   // k-th collective of a group the k-th of every member.
   void enrol() {
@@ -185,7 +166,7 @@ class Meetings {
         const Channel& channel = *instruction.channel;
         if (instruction.operation == Operation::Send) {
           messages[{rank, peer(rank, i), channel.tag}].first.emplace_back(rank, i);
-        } else if (!is_message(instruction)) {
+        } else if (!is_message(instruction.operation)) {
           const int number = count[{channel.group, channel.members}]++;
           const auto [found, fresh] = collectives.try_emplace(
               {channel.group, channel.members, number}, static_cast<int>(meetings_.size()));
@@ -207,20 +188,8 @@ class Meetings {
         if (met == sends.size()) fail(programs_, rank, i, "no such message is sent");
         const auto [sender, at] = sends[met++];
         const Instruction& send = programs_[as_index(sender)].instructions[as_index(at)];
-        if (send.channel->bytes != instruction.channel->bytes) {
-          fail(programs_, rank, i,
-               fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
-                           sender, send.channel->bytes));
-        }
-        if (part_of(send) != part_of(instruction)) {
-          fail(programs_, rank, i,
-               fmt::format("expects another part of the message than rank {} sends", sender));
-        }
-        if (send.micro_batch != instruction.micro_batch ||
-            value_of(send.node) != value_of(instruction.node)) {
-          fail(programs_, rank, i,
-               fmt::format("gets what rank {} sends as {}", sender, describe(send)));
-        }
+        if (const std::string wrong = wrong_receive(instruction, send, sender); !wrong.empty())
+          fail(programs_, rank, i, wrong);
         walks_[as_index(rank)].meeting_of[as_index(i)] =
             walks_[as_index(sender)].meeting_of[as_index(at)] = static_cast<int>(meetings_.size());
         const auto [link, fresh] =
@@ -343,7 +312,7 @@ class Meetings {
         meeting >= 0 ? meetings_[as_index(meeting)].seconds : instruction.seconds;
     Started& started = walk.started[issued.instruction];
     double begin = ready;
-    if (!is_message(instruction)) {
+    if (!is_message(instruction.operation)) {
       Line& line = walk.clock.line(instruction.lane);
       begin = line.start(ready);
       line.take(begin + seconds);
@@ -396,7 +365,8 @@ class Meetings {
     if (!end) return false;
     walk.clock.issue(instruction.issue_seconds);
     walk.clock.compute(instruction.seconds);
-    if (overlap_.host == HostAtMessages::Waits && is_message(instruction_of(rank, waited)))
+    if (overlap_.host == HostAtMessages::Waits &&
+        is_message(instruction_of(rank, waited).operation))
       walk.clock.hold_host(*end);
     return stand_until_end(rank, waited);
   }
@@ -478,7 +448,7 @@ std::vector<Program> among_themselves(std::vector<Program> stages) {
         if (const int other = stage_of(rank); other >= 0) members.push_back(other);
       }
       // Messages name their peer by its place in the group, which is the whole pipeline.
-      if (!is_message(instruction) || members.size() == channel.members.size())
+      if (!is_message(instruction.operation) || members.size() == channel.members.size())
         channel.members = std::move(members);
     }
   }

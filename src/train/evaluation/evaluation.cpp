@@ -59,11 +59,8 @@ std::vector<double> validation_losses(const Setup& setup, const plan::Program& p
   };
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
-  const bool gathers = std::any_of(
-      program.instructions.begin(), program.instructions.end(), [](const auto& instruction) {
-        return instruction.operation == plan::Operation::AllGather &&
-               instruction.arguments.exchanged < 0 && !gathers_message(instruction);
-      });
+  const bool gathers = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                   plan::gathers_parameters);
   const std::int64_t runs = gathers ? rounds : my_rounds;
   const auto stream = workload.open(reader, Part::Validation,
                                     {.samples_of = samples_of,

@@ -55,8 +55,7 @@ double replayed(const PipelineSchedule& schedule, const std::vector<PhaseSeconds
         graph, step, same_for_all(test::schedule_of(graph, "keep-all"), schedule.micro_batches)));
     programs.back().rank = stage;
     for (Instruction& instruction : programs.back().instructions) {
-      const bool sent =
-          instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
+      const bool sent = is_message(instruction.operation);
       if (!is_forward(instruction.operation) && !is_backward(instruction.operation))
         instruction.seconds = sent ? message : 0;
     }

@@ -313,7 +313,7 @@ class Interpreter {
     }
     for (const int other : meeting.actions) {
       const Instruction& one = *actions_[as_index(other)].instruction;
-      const bool message = one.operation == Operation::Send || one.operation == Operation::Receive;
+      const bool message = is_message(one.operation);
       if (!message && one.operation != instruction.operation)
         throw Impossible(describe(instruction) + " meets " + describe(one));
       if (one.channel->bytes != instruction.channel->bytes)

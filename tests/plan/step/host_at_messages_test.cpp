@@ -51,8 +51,7 @@ double seconds_of(int stages, int micro_batches, const std::string& schedule_nam
     programs.push_back(make_training_program(graph, step, same_for_all(kept, micro_batches)));
     programs.back().rank = stage;
     for (Instruction& instruction : programs.back().instructions) {
-      const bool sent =
-          instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
+      const bool sent = is_message(instruction.operation);
       instruction.seconds = sent ? message : 0;
     }
   }

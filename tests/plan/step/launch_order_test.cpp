@@ -39,9 +39,7 @@ std::vector<Program> in_one_lane(const Stages& made, int values) {
   std::vector<Program> programs = made.programs;
   for (Program& program : programs) {
     for (Instruction& instruction : program.instructions) {
-      if (!instruction.channel ||
-          (instruction.operation != Operation::Send && instruction.operation != Operation::Receive))
-        continue;
+      if (!instruction.channel || !is_message(instruction.operation)) continue;
       int& tag = instruction.channel->tag;
       const int micro_batch = tag / made.lane_numbers;
       const int lane = tag % made.lane_numbers;

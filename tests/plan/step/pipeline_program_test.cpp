@@ -222,8 +222,7 @@ TEST(PipelinePrograms, MessagesOfOneLinkQueue) {
   const double computed = replay_together(programs)[0].seconds;
   for (Program& program : programs) {
     for (Instruction& instruction : program.instructions) {
-      if (instruction.operation == Operation::Send || instruction.operation == Operation::Receive)
-        instruction.seconds = slow;
+      if (is_message(instruction.operation)) instruction.seconds = slow;
     }
   }
   const double seconds = replay_together(programs)[0].seconds;

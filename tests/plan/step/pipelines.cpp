@@ -1,12 +1,13 @@
 #include "plan/step/pipelines.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
-#include "plan/step/generator.hpp"
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -23,15 +24,27 @@ ModelGraph splitting_chain(int blocks, int nodes_a_block) {
   return graph;
 }
 
+PipelineSchedule schedule_named(const std::string& name, int stages, int micro_batches) {
+  PipelineRequest request;
+  request.stages = stages;
+  request.micro_batches = micro_batches;
+  return make_pipeline_schedule(name, request);
+}
+
+StepShape step_of(const PipelineSchedule& schedule, PipelinePlace place) {
+  StepShape step;
+  step.micro_batches = schedule.micro_batches;
+  step.optimizer_states = {{.name = "first_moment"}};
+  step.pipeline = std::move(place);
+  return step;
+}
+
 Stages stages_of(const PipelineSchedule& schedule, const ModelGraph& whole,
                  const std::string& policy) {
   Stages made;
   for (int stage = 0; stage < schedule.devices; ++stage) {
     PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
-    StepShape step;
-    step.micro_batches = schedule.micro_batches;
-    step.optimizer_states = {{.name = "first_moment"}};
-    step.pipeline = std::move(cut.place);
+    StepShape step = step_of(schedule, std::move(cut.place));
     for (int rank = 0; rank < schedule.devices; ++rank) {
       step.world_group.push_back(rank);
       step.pipeline.group.push_back(rank);
@@ -52,10 +65,7 @@ Stages stages_of(const PipelineSchedule& schedule, const ModelGraph& whole,
 Stages stages_of(const std::string& name, int stages, int micro_batches, const ModelGraph& whole,
                  const std::string& policy) {
   try {
-    PipelineRequest request;
-    request.stages = stages;
-    request.micro_batches = micro_batches;
-    return stages_of(make_pipeline_schedule(name, request), whole, policy);
+    return stages_of(schedule_named(name, stages, micro_batches), whole, policy);
   } catch (const ConfigError&) {
     return {};
   }

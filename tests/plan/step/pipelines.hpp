@@ -7,6 +7,7 @@
 #include "plan/model/model_graph.hpp"
 #include "plan/pipeline/schedule.hpp"
 #include "plan/program/program.hpp"
+#include "plan/step/generator.hpp"
 
 namespace garonne::plan::test {
 
@@ -16,6 +17,10 @@ const std::vector<std::string> pipeline_schedules = {"gpipe", "1f1b",  "interlea
 
 // A chain of which every second node splits its backward.
 ModelGraph splitting_chain(int blocks, int nodes_a_block = 2);
+
+PipelineSchedule schedule_named(const std::string& name, int stages, int micro_batches);
+// The step of a stage, but for its groups.
+StepShape step_of(const PipelineSchedule& schedule, PipelinePlace place);
 
 struct Stages {
   std::vector<ModelGraph> graphs;

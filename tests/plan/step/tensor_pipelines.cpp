@@ -4,27 +4,16 @@
 
 #include "base/index.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
-#include "plan/pipeline/schedule_registry.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
 
 namespace garonne::plan::test {
 
-PipelineSchedule schedule_named(const std::string& name, int stages, int micro_batches) {
-  PipelineRequest request;
-  request.stages = stages;
-  request.micro_batches = micro_batches;
-  return make_pipeline_schedule(name, request);
-}
-
 TensorPipeline tensor_pipeline(const PipelineSchedule& schedule, const ModelGraph& whole) {
   TensorPipeline grid;
   for (int stage = 0; stage < schedule.devices; ++stage) {
     PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
-    StepShape step;
-    step.micro_batches = schedule.micro_batches;
-    step.optimizer_states = {{.name = "first_moment"}};
-    step.pipeline = std::move(cut.place);
+    StepShape step = step_of(schedule, std::move(cut.place));
     for (int rank = 0; rank < tensor_ranks * schedule.devices; ++rank)
       step.world_group.push_back(rank);
     for (int other = 0; other < schedule.devices; ++other)

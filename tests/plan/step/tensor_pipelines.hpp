@@ -7,7 +7,7 @@
 #include "plan/pipeline/schedule.hpp"
 #include "plan/program/program.hpp"
 #include "plan/program/program_interpreter.hpp"
-#include "plan/step/generator.hpp"
+#include "plan/step/pipelines.hpp"
 
 namespace garonne::plan::test {
 
@@ -18,8 +18,6 @@ struct TensorPipeline {
   std::vector<StepShape> steps;
   int lane_numbers = 1;
 };
-
-PipelineSchedule schedule_named(const std::string& name, int stages, int micro_batches);
 
 TensorPipeline tensor_pipeline(const PipelineSchedule& schedule, const ModelGraph& whole);
 
