@@ -232,7 +232,7 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   const std::int64_t budget =
       cluster ? train::budget_on_cluster(config, *cluster)
               : train::resolve_budget(config, static_cast<int>(ranks_of(config)));
-  train::use_lower_tiers_here(setup, cluster ? std::nullopt : std::optional(budget));
+  if (!cluster) train::use_lower_tiers_here(setup, budget);
   const train::GridPlan plan = train::plan_grid(setup, budget, cluster ? &*cluster : nullptr);
   if (!options.program_directory.empty()) write_programs(plan, options.program_directory);
   write_problems(plan.stages[plan.largest].setup, options);

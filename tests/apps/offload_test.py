@@ -52,6 +52,11 @@ class OffloadTest(OffloadRuns):
         small = json.loads(run("plan", self.config, *self.with_budget(most), *disk, "--memory.disk_budget", 4096,
                                "--json").stdout)
         self.assertEqual(small["minimum_budget_bytes"], small["minimum_on_device_bytes"])
+        # What could be had with more is said.
+        done = run("plan", self.config, *self.with_budget(least), *disk, "--memory.disk_budget", 4096, check=3)
+        self.assertIn(f"the smallest budget that works is {without} bytes", done.stderr)
+        self.assertRegex(done.stderr, r"that is with 4\.00 KiB for each rank on the disk \(memory\.disk_budget\), and with more "
+                         r"there [\d.]+ [KM]iB is enough; a smaller train\.micro_batch")
 
     def test_programs_are_saved_and_run(self):
         keys, budget = self.only_moved()

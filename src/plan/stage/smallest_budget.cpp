@@ -92,13 +92,14 @@ bool keeping_everything_fits(const ModelGraph& declared, const StepShape& step,
   });
 }
 
-void expect_budget(std::int64_t needed_bytes, std::int64_t budget_bytes, const std::string& plan) {
+void expect_budget(std::int64_t needed_bytes, std::int64_t budget_bytes, const std::string& plan,
+                   const std::string& also) {
   if (budget_bytes >= needed_bytes) return;
-  throw PlanError(needed_bytes, budget_bytes,
-                  plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
-                                   "smaller micro-batches need less"
-                                 : "that is for memory.plan = \"" + plan +
-                                       "\"; use \"auto\", which may need less");
+  const std::string less = plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
+                                            "smaller micro-batches need less"
+                                          : "that is for memory.plan = \"" + plan +
+                                                "\"; use \"auto\", which may need less";
+  throw PlanError(needed_bytes, budget_bytes, also.empty() ? less : also + "; " + less);
 }
 
 }  // namespace garonne::plan

@@ -38,7 +38,8 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
 bool keeping_everything_fits(const ModelGraph& declared, const StepShape& step,
                              std::int64_t budget_bytes);
 
-// PlanError that says what to do where `needed_bytes` are more than `budget_bytes`.
-void expect_budget(std::int64_t needed_bytes, std::int64_t budget_bytes, const std::string& plan);
+// PlanError that says what to do where `needed_bytes` are more than `budget_bytes`, and `also`.
+void expect_budget(std::int64_t needed_bytes, std::int64_t budget_bytes, const std::string& plan,
+                   const std::string& also = "");
 
 }  // namespace garonne::plan

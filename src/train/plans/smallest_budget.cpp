@@ -7,8 +7,10 @@
 #include <map>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "base/key_limits.hpp"
 #include "plan/offload/memory_ways.hpp"
 #include "plan/offload/policy_planner.hpp"
 #include "plan/offload/weight_offload.hpp"
@@ -63,6 +65,26 @@ plan::StagePlan plan_stage(const Setup& setup, const plan::TierRequest& wish,
   }
 }
 
+// What the lower tiers' own budgets make of the smallest one, `bytes`. Empty where larger ones make
+// no less.
+template <typename FloorWith>
+std::string limit_of_tiers(plan::LowerTiers below, std::int64_t bytes,
+                           const FloorWith& floor_with) {
+  std::string limits;
+  for (auto& [tier, lower] : below.tiers) {
+    if (lower.budget_bytes >= most_key_bytes) continue;
+    limits += fmt::format("{}{} for each rank on the {} (memory.{}_budget)",
+                          limits.empty() ? "" : " and ", format_bytes(lower.budget_bytes),
+                          to_string(tier), to_string(tier));
+    lower.budget_bytes = most_key_bytes;
+  }
+  if (limits.empty()) return "";
+  const std::int64_t least = floor_with(below).bytes;
+  if (least >= bytes) return "";
+  return fmt::format("that is with {}, and with more there {} is enough", limits,
+                     format_bytes(least));
+}
+
 // The stage that a setup is of, if it is of one.
 int stage_of(const Setup& setup) {
   return setup.step.pipeline.order.empty() ? -1 : setup.step.pipeline.member;
@@ -98,6 +120,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   OptionFolder cache(cache_folder());
   floor.lean = plan::find_lean_plans(graph, step, plan::schedule_of_plan(wanted), &cache);
   floor.bytes = std::max(floor.lean->bytes, validation);
+  std::string limit;
   if (!setup.below.empty()) {
     floor.on_device_bytes = floor.bytes;
     const plan::OffloadPolicy* const policy = plan::offload_policy(wanted);
@@ -116,6 +139,8 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
       if (effort == Effort::All && ways.size() > 1)
         floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;
     }
+    if (floor.bytes > room.budget_bytes)
+      limit = limit_of_tiers(room.below, floor.bytes, floor_with);
   }
   if (const std::int64_t copy = room.reserved_bytes; copy > 0) {
     floor.bytes += copy;
@@ -124,7 +149,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     if (floor.bytes > budget_bytes)
       throw PlanError(floor.bytes, budget_bytes, detail_of_copy(copy));
   }
-  plan::expect_budget(floor.bytes, budget_bytes, wanted);
+  plan::expect_budget(floor.bytes, budget_bytes, wanted, limit);
   return floor;
 }
 

@@ -229,11 +229,11 @@ std::int64_t host_budget_here(const Setup& setup, std::int64_t device_bytes, int
 
 }  // namespace
 
-void use_lower_tiers_here(Setup& setup, std::optional<std::int64_t> device_bytes) {
+void use_lower_tiers_here(Setup& setup, std::int64_t device_bytes) {
   std::error_code error;
   for (auto& [tier, below] : setup.below.tiers) {
-    if (tier == Tier::Host && device_bytes)
-      below.budget_bytes = host_budget_here(setup, *device_bytes, setup.ranks_on_node);
+    if (tier == Tier::Host)
+      below.budget_bytes = host_budget_here(setup, device_bytes, setup.ranks_on_node);
     if (tier == Tier::Disk && fs::is_directory(setup.config.memory.disk, error))
       below.budget_bytes = disk_budget(setup.config, setup.ranks_on_node);
   }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "device/disk_tier.hpp"
@@ -64,9 +63,9 @@ std::int64_t disk_budget(const RunConfig& config, int ranks_on_node);
 std::int64_t host_budget(const RunConfig& config, const AvailableMemory& free,
                          std::int64_t device_bytes);
 
-// For who plans: the budgets of the tiers where they are on this machine, too; elsewhere nobody
-// knows what is free. `device_bytes`: memory.budget; nothing where it is of other nodes' hosts.
-void use_lower_tiers_here(Setup& setup, std::optional<std::int64_t> device_bytes);
+// For who plans for this machine: the budgets of the tiers that are on it; of others, and of a
+// folder that is not here, nobody knows what is free. `device_bytes`: memory.budget.
+void use_lower_tiers_here(Setup& setup, std::int64_t device_bytes);
 
 // What a cluster file says of the host of a node, shared by its devices: its memory, and how fast
 // that is for updates there. Throws as host_budget() does.

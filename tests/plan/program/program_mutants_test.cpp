@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -93,9 +94,15 @@ Program with_pages_below(Program program, std::mt19937& random) {
 constexpr std::array<const char*, 7> schedules_met = {"",     "1f1b",    "interleaved", "zb-h1",
                                                       "zb-v", "chimera", "dualpipev"};
 
-ModelGraph random_model(unsigned seed, bool in_tensor_group) {
+// Most pipelines over tensor ranks have messages in parts.
+bool scatters(const Step& step, unsigned seed) {
+  return step.tensor > 1 && step.stages > 1 && seed % 9 != 1;
+}
+
+ModelGraph random_model(unsigned seed, const Step& step) {
+  if (scatters(step, seed)) return cut_blocks(4 + static_cast<int>(seed % 4), 48);
   ModelGraph whole = random_graph(seed);
-  if (!in_tensor_group) return whole;
+  if (step.tensor == 1) return whole;
   whole = with_collectives(whole, seed);
   // Some gradients are sums over both groups.
   for (std::size_t p = seed % 2; p < whole.parameters.size(); p += 2)
@@ -188,7 +195,8 @@ std::optional<Step> random_step(unsigned seed) {
   step.tensor = seed % 3 == 1 ? 2 : 1;
   for (int rank = 0; rank < step.data * step.stages * step.tensor; ++rank)
     shape.world_group.push_back(rank);
-  const ModelGraph whole = random_model(seed, step.tensor > 1);
+  const ModelGraph whole = random_model(seed, step);
+  if (scatters(step, seed)) shape.message_form = MessageForm::Scattered;
   try {
     const auto schedule = random_schedule(random, step, shape);
     step.programs.resize(shape.world_group.size());
@@ -200,9 +208,10 @@ std::optional<Step> random_step(unsigned seed) {
   }
   step.name = fmt::format(
       "seed {}, {} data ranks, {} tensor ranks, ZeRO {}, {} stages {}, "
-      "{} micro-batches{}",
+      "{} micro-batches{}{}",
       seed, step.data, step.tensor, shape.zero, step.stages, step.schedule, shape.micro_batches,
-      shape.element_bytes.master > 0 ? ", bfloat16" : "");
+      shape.element_bytes.master > 0 ? ", bfloat16" : "",
+      scatters(step, seed) ? ", messages in parts" : "");
   return step;
 }
 
@@ -368,6 +377,7 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
 TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
   std::set<std::string> schedules;
   int divided = 0;
+  std::ptrdiff_t gathers = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {
     const std::optional<Step> step = random_step(seed);
     if (!step) continue;
@@ -387,9 +397,14 @@ TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
     }
     schedules.insert(step->schedule);
     divided += step->tensor > 1 ? 1 : 0;
+    for (const Program& program : step->programs) {
+      gathers +=
+          std::count_if(program.instructions.begin(), program.instructions.end(), gathers_message);
+    }
   }
   EXPECT_EQ(schedules.size(), schedules_met.size()) << "each schedule there is";
   EXPECT_GT(divided, 5);
+  EXPECT_GT(gathers, 100);
 }
 
 }  // namespace
