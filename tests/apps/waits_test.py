@@ -54,9 +54,15 @@ class WaitsTest(ProgramTest):
         begun = lambda text: "to stop" in text  # before the data are read and anything is planned
         in_a_step = lambda text: "step       7/" in text
         checkpoints = "/checkpoints/"
+        # Of a step's 64 forwards, which come before all backwards, one in the middle: a run computes nothing before its
+        # steps where another has measured.
+        forwards = [*PIPELINE, "--grid.schedule", "gpipe", "--train.global_batch", 128]
+        measured, log = self.start("measured", [*forwards, "--train.steps", 1])
+        self.assertEqual(measured.wait(timeout=patient(100)), 0, log.read_text()[-3000:])
         stopped = {
             "start": self.stop_when("start", [*DATA, *endless, "--model.hidden", 52], 1, begun),
             "step": self.stop_when("step", [*PIPELINE, *endless], 0, in_a_step),
+            "forward": self.placed("forward", [*forwards, *endless], 0, "compute", 70, "", "stop"),
             "send": self.placed("send", [*PIPELINE, *endless], 1, "send", 100, "", "stop"),
             "collective": self.placed("collective", [*DATA, *endless], 0, "send", 400, "", "stop"),
             "save": self.placed("save", [*DATA, *endless], 1, "write", 2, checkpoints, "stop"),
@@ -81,15 +87,18 @@ class WaitsTest(ProgramTest):
                 text = log.read_text()
                 self.assertIn(name, struck, text[-3000:])
                 self.assertEqual(job.poll(), 4, text[-3000:])
-                rank = {"step": 0, "collective": 0}.get(name, 1)
+                rank = {"step": 0, "forward": 0, "collective": 0}.get(name, 1)
                 said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} does not answer.*", text)
                 self.assertIsNotNone(said, text[-3000:])
                 if name != "start":  # before ranks know of each other
                     # Coordinates are known once the run has its grid.
                     coordinates = "" if name == "data" else r" data \d+, pipeline \d+, tensor 0"
                     self.assertRegex(said[0], rf": \[rank {rank}/2 {re.escape(socket.gethostname())}{coordinates}\]")
-                if name in ("step", "send", "collective"):
+                if name in ("step", "forward", "send", "collective"):
                     self.assertRegex(said[0], r"step \d+, .* \(after .*\) failed")
+                if name == "forward":  # what it makes has not come
+                    self.assertRegex(said[0], r"step 1, wait layer\.0\.\w+ \(micro-batch \d+\) "
+                                              r"\(after receive layer\.0\.\w+ \(micro-batch \d+\)\)")
                 seconds = ended[name] - struck[name]
                 print(f"stopped in {name}: over after {seconds:.0f} s: {said[0]}", flush=True)
                 # The job is over some seconds after the rank was named: others get time to say what they see.
