@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Ranks that others wait for. One that was stopped, whatever it was doing, is named within a minute, and the job ends
 with exit code 4; one that is only slow is named each minute, and the run goes on. All at once, since they mostly wait.
-GARONNE_HELD_SECONDS is how long the slow ones take, 70 or, in test waits_long, 310."""
+GARONNE_HELD_SECONDS is how long the slow ones take, 70 or, in test waits_long, 310, and GARONNE_SAVE_SECONDS a slow save, 610
+there."""
 import os
 import pathlib
 import re
@@ -14,6 +15,7 @@ import unittest
 from support import BINARY, ProgramTest, patient, run, strikes
 
 HELD_SECONDS = int(os.environ.get("GARONNE_HELD_SECONDS", "70"))
+SAVE_SECONDS = int(os.environ.get("GARONNE_SAVE_SECONDS", HELD_SECONDS))
 OPTIONS = ["--train.global_batch", 8, "--train.micro_batch", 2, "--evaluation.batches", 0, "--checkpoint.every", 5]
 DATA = ["--grid.data", 2]
 PIPELINE = ["--grid.pipeline", 2]
@@ -69,7 +71,10 @@ class WaitsTest(ProgramTest):
             "data": self.placed("data", [*DATA, *endless], 1, "read", 12, "tokens.h5", "stop"),
         }
         held = {
-            "slow-save": self.placed("slow-save", [*DATA, "--train.steps", 10], 1, "fsync", 1, checkpoints, "hold"),
+            "slow-save": self.placed("slow-save", [*DATA, "--train.steps", 10], 1, "fsync", 1, checkpoints, "hold", SAVE_SECONDS),
+            "slow-instruction": self.placed("slow-instruction", [*forwards, "--train.steps", 4], 0, "compute", 70, "", "hold"),
+            "slow-profile": self.placed("slow-profile", [*DATA, "--train.steps", 10, "--model.hidden", 60], 0, "compute", 500, "",
+                                        "hold"),
             "slow-file": self.placed("slow-file", [*PIPELINE, "--train.steps", 10], 0, "write", 3, "metrics.jsonl", "hold"),
         }
         end = time.monotonic() + patient(150)
@@ -105,14 +110,15 @@ class WaitsTest(ProgramTest):
                 self.assertLess(seconds, patient(66))
         for name, (job, log, where) in held.items():
             with self.subTest(name):
-                code = job.wait(timeout=patient(HELD_SECONDS + 60))
+                seconds = SAVE_SECONDS if name == "slow-save" else HELD_SECONDS
+                code = job.wait(timeout=patient(seconds + 60))
                 text = log.read_text()
-                rank = 0 if name == "slow-file" else 1
+                rank = 1 if name == "slow-save" else 0
                 self.assertEqual(code, 0, text[-3000:])
                 self.assertTrue(where.exists(), text[-3000:])
                 lines = re.findall(rf"waiting for (\d+) s in .*: rank {rank} has not arrived, but answers", text)
                 print(f"slow in {name}: named after {', '.join(lines)} s", flush=True)
-                self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
+                self.assertEqual(list(map(int, lines)), list(range(60, seconds, 60)))
 
     def test_what_takes_longer_than_the_limit_of_waits_is_named_and_not_ended(self):
         limit, seconds = 8, 28
