@@ -28,7 +28,7 @@ class CloneTest(unittest.TestCase):
         commands = [f"git clone {SOURCE} garonne", "cd garonne", f"{first_command()} --train.steps 20"]
         environment = os.environ | {"CCACHE_DIR": str(folder / "compiler_cache")}
         started = time.monotonic()
-        with subprocess.Popen(["bash", "-c", " && ".join(commands)], cwd=folder, env=environment, text=True,
+        with subprocess.Popen(["bash", "-c", " && ".join(commands)], cwd=folder, env=environment, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             lines, first_loss = [], None
             for line in process.stdout:
