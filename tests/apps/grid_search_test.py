@@ -274,11 +274,10 @@ class GridSearchTest(ProgramTest):
         out = run("plan", self.config, "--grid.pipeline", 2, "--cluster", self.cluster).stdout
         self.assertLessEqual(max(map(len, out.splitlines())), 120)
         self.assertRegex(out, r"(?m)^of these stage [01] is shown below$")
-        for config in ("gpt2_xl_disk.toml", "gpt2_1558m.toml"):
-            # The disk is that of a node: what is free on this machine's is not asked.
-            options = ["--memory.disk", self.folder / "of_a_node"]
-            if "1558" in config:
-                options = ["--cluster", SOURCE / "config/clusters/dgx_h200.toml", "--grid.pipeline", 8]
+        # The disk is that of a node: what is free on this machine's is not asked.
+        wide = {"gpt2_xl_disk.toml": ["--memory.disk", self.folder / "of_a_node"],
+                "gpt2_1558m.toml": ["--cluster", SOURCE / "config/clusters/dgx_h200.toml", "--grid.pipeline", 8]}
+        for config, options in wide.items():
             lines = run("plan", SOURCE / "config" / config, *options).stdout.splitlines()
             self.assertLessEqual(max(map(len, lines)), 120, config)
         self.assertRegex(out, r"plans of stage [01] alone, as if it waited for no other:")
