@@ -81,6 +81,7 @@ function(garonne_add_test name)
   math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${GARONNE_TEST_PATIENCE}")
   set(target test_${name})
   add_executable(${target} ${TEST_SOURCES})
+  garonne_compile_together(${target})
   # PROJECT_SOURCE_DIR/tests: tests include each other's helpers as "support/file.hpp".
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")

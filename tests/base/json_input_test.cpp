@@ -9,15 +9,10 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/repeated.hpp"
 
 namespace garonne {
 namespace {
-
-std::string repeated(const std::string& text, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += text;
-  return all;
-}
 
 // The message of a refusal; empty where nothing is refused.
 std::string refusal(const std::function<void()>& action) {

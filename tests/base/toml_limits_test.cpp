@@ -9,16 +9,11 @@
 #include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/repeated.hpp"
 #include "base/toml.hpp"
 
 namespace garonne {
 namespace {
-
-std::string repeated(const std::string& text, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += text;
-  return all;
-}
 
 std::string refusal(const std::string& text) {
   try {

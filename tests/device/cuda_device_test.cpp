@@ -31,10 +31,6 @@ namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Every test ends with a runtime that has nothing to complain about and nothing left.
 class CudaDevices : public testing::Test {
  protected:

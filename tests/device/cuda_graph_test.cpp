@@ -21,28 +21,28 @@
 namespace garonne::device {
 namespace {
 
-constexpr std::uint64_t delay_seeds = 6;
-constexpr std::uint64_t programs = 3;
-constexpr int steps = 40;
+constexpr std::uint64_t graph_delay_seeds = 6;
+constexpr std::uint64_t graph_programs = 3;
+constexpr int graph_steps = 40;
 constexpr int launches = 3;
 
-struct Prepared {
+struct Recorded {
   ToyProgram program;
   ToyResult reference;
 };
 
-std::vector<Prepared> prepared_programs() {
-  std::vector<Prepared> all;
-  for (std::uint64_t number = 0; number < programs; ++number) {
-    const ToyProgram program = on_streams(make_toy_program(300 + number, steps));
+std::vector<Recorded> recorded_programs() {
+  std::vector<Recorded> all;
+  for (std::uint64_t number = 0; number < graph_programs; ++number) {
+    const ToyProgram program = on_streams(make_toy_program(300 + number, graph_steps));
     all.push_back({program, toy_reference(program)});
   }
   return all;
 }
 
 TEST(CudaGraphs, GiveTheReferencesBitsEachTime) {
-  for (const Prepared& each : prepared_programs()) {
-    for (std::uint64_t seed = 0; seed < delay_seeds; ++seed) {
+  for (const Recorded& each : recorded_programs()) {
+    for (std::uint64_t seed = 0; seed < graph_delay_seeds; ++seed) {
       FakeCudaSettings late;
       if (seed > 0) late.delay_seed = seed;
       FakeCudaRuntime runtime(late);
@@ -57,14 +57,14 @@ TEST(CudaGraphs, GiveTheReferencesBitsEachTime) {
 // What follows races on purpose, which the thread sanitizer rightly forbids.
 #ifndef __SANITIZE_THREAD__
 
-struct Row {
+struct GraphFault {
   CudaFault fault;
   const char* name;
   const char* found_by;  // part of the problem; empty: other bits
 };
 
 TEST(CudaGraphFaults, AllAreFound) {
-  const std::vector<Row> rows = {
+  const std::vector<GraphFault> rows = {
       {CudaFault::DroppedFork, "a stream does not follow into the capture", ""},
       {CudaFault::DroppedJoin, "a stream does not join before the end", "cudaStreamEndCapture"},
       {CudaFault::DroppedRecord, "an event is not recorded", "not recorded"},
@@ -77,13 +77,13 @@ TEST(CudaGraphFaults, AllAreFound) {
       {CudaFault::DefaultStream, "work goes to the default stream", "default stream"},
       {CudaFault::PageableCopy, "a copy's host memory is not pinned", "not pinned"},
   };
-  const std::vector<Prepared> all = prepared_programs();
+  const std::vector<Recorded> all = recorded_programs();
   std::printf("%-46s %5s  %s\n", "fault", "runs", "found by");
-  for (const Row& row : rows) {
+  for (const GraphFault& row : rows) {
     int runs = 0;
     std::string problem;
-    for (std::uint64_t seed = 0; seed < delay_seeds && problem.empty(); ++seed) {
-      for (const Prepared& each : all) {
+    for (std::uint64_t seed = 0; seed < graph_delay_seeds && problem.empty(); ++seed) {
+      for (const Recorded& each : all) {
         FakeCudaRuntime runtime({.delay_seed = seed, .fault = row.fault});
         ++runs;
         problem = problem_of_cuda_graph(each.program, each.reference, runtime, launches);

@@ -14,10 +14,6 @@
 namespace garonne::device {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Only where the runtime says that there is none there is none.
 TEST(CudaStart, WhatHidesDevicesIsToldFromNone) {
   FakeCudaRuntime runtime;

@@ -49,7 +49,7 @@ void fill(Span block, std::mt19937_64& random) {
   }
 }
 
-std::string message_of(const std::function<void()>& action) {
+std::string message_of_io_error(const std::function<void()>& action) {
   try {
     action();
   } catch (const IoError& error) {
@@ -147,16 +147,16 @@ TEST_F(DiskFiles, PassThePageCacheByWhereThatIsPossible) {
 }
 
 TEST_F(DiskFiles, RefuseFoldersInMemory) {
-  const std::string text = message_of([] { DiskFile("/dev/shm", 4096); });
+  const std::string text = message_of_io_error([] { DiskFile("/dev/shm", 4096); });
   expect_parts(text, {"/dev/shm", "in memory", "a folder on a disk"});
 }
 
 TEST_F(DiskFiles, RefuseWhatCannotBeMade) {
-  expect_parts(message_of([&] { DiskFile(folder_ + "/nowhere", 4096); }),
+  expect_parts(message_of_io_error([&] { DiskFile(folder_ + "/nowhere", 4096); }),
                {folder_ + "/nowhere", "No such file"});
   const auto free = static_cast<std::int64_t>(fs::space(folder_).available);
   const std::int64_t too_much = free / 4096 * 4096 + (std::int64_t{1} << 30);
-  expect_parts(message_of([&] { DiskFile(folder_, too_much); }),
+  expect_parts(message_of_io_error([&] { DiskFile(folder_, too_much); }),
                {folder_, std::to_string(too_much), "are needed", "are free"});
   EXPECT_TRUE(fs::is_empty(folder_));
   EXPECT_LT(descriptor_in(folder_), 0) << "what could not be made is closed";
@@ -220,14 +220,14 @@ TEST(DiskTransfer, SaysWhatFailedAndWhere) {
     errno = ENOSPC;
     return -1;
   };
-  expect_parts(message_of([&] { transfer_all("/disk", "write", 8192, all, 512, full); }),
+  expect_parts(message_of_io_error([&] { transfer_all("/disk", "write", 8192, all, 512, full); }),
                {"/disk", "a write of 3072 bytes at byte 9216", "No space left on device"});
   EXPECT_EQ(calls, 2);
   const auto ends = [](std::byte*, std::size_t, off_t) -> ssize_t { return 0; };
-  expect_parts(message_of([&] { transfer_all("/disk", "read", 8192, all, 512, ends); }),
+  expect_parts(message_of_io_error([&] { transfer_all("/disk", "read", 8192, all, 512, ends); }),
                {"/disk", "a read of 4096 bytes at byte 8192", "ends there"});
   const auto crumbs = [](std::byte*, std::size_t, off_t) -> ssize_t { return 100; };
-  expect_parts(message_of([&] { transfer_all("/disk", "read", 0, all, 512, crumbs); }),
+  expect_parts(message_of_io_error([&] { transfer_all("/disk", "read", 0, all, 512, crumbs); }),
                {"/disk", "moved 100 bytes, again and again"});
 }
 

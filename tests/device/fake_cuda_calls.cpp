@@ -10,9 +10,7 @@
 namespace garonne::device {
 namespace {
 
-constexpr CudaStatus invalid_value{1};
 constexpr CudaStatus out_of_memory{2};
-constexpr CudaStatus invalid_handle{400};
 constexpr CudaStatus capture_isolation{905};
 constexpr CudaStatus captured_event{907};
 

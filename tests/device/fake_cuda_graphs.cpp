@@ -13,7 +13,6 @@
 namespace garonne::device {
 namespace {
 
-constexpr CudaStatus invalid_handle{400};
 constexpr CudaStatus illegal_state{401};
 constexpr CudaStatus refused{900};      // StreamCaptureUnsupported
 constexpr CudaStatus invalidated{901};  // StreamCaptureInvalidated

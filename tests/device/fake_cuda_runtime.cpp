@@ -15,7 +15,6 @@
 namespace garonne::device {
 namespace {
 
-constexpr CudaStatus invalid_value{1};
 constexpr CudaStatus launch_failure{719};
 constexpr CudaStatus capture_refuses{900};  // StreamCaptureUnsupported
 

@@ -20,6 +20,10 @@
 
 namespace garonne::device {
 
+// What several calls answer, by the runtime's numbers.
+inline constexpr CudaStatus invalid_value{1};
+inline constexpr CudaStatus invalid_handle{400};
+
 // What the fake does as if its caller had not asked for it, or had asked for something else: the
 // mistakes that tests are to find.
 enum class CudaFault {

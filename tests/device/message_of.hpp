@@ -1,4 +1,4 @@
-// What an action says when it fails.
+// What an action says when it fails, and whether a part is in it.
 #pragma once
 
 #include <exception>
@@ -14,6 +14,10 @@ inline std::string message_of(const std::function<void()>& action) {
     return error.what();
   }
   return "nothing was thrown";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace garonne::device

@@ -16,21 +16,18 @@
 #include "base/error.hpp"
 #include "device/cuda_budget.hpp"
 #include "device/visible_devices.hpp"
+#include "message_of.hpp"
 
 namespace garonne::device {
 namespace {
 
-std::string message_of(const std::function<void()>& action) {
+std::string message_of_config_error(const std::function<void()>& action) {
   try {
     action();
   } catch (const ConfigError& error) {
     return error.what();
   }
   return "nothing was thrown";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A node's devices as its system shows them, in a folder of the test.
@@ -133,7 +130,7 @@ TEST_F(MadeUpNode, RanksThatShareADeviceAreNamedAndHaveNoNccl) {
   const DeviceAssignment mine = assign_device(ranks, 1, facts());
   EXPECT_EQ(mine.sharing, (std::vector<int>{8, 9}));
   EXPECT_TRUE(contains(describe(mine), "shared by ranks 8 and 9"));
-  const std::string text = message_of([&] { expect_nccl_possible(mine); });
+  const std::string text = message_of_config_error([&] { expect_nccl_possible(mine); });
   EXPECT_TRUE(contains(text, "grid.transport")) << text;
   EXPECT_TRUE(contains(text, "ranks 8 and 9 of node07 share device 0 (NVIDIA H200, 0000:10:00.0)"))
       << text;
@@ -170,7 +167,8 @@ TEST_F(MadeUpNode, ADeviceThatLetsOneProcessInIsNotShared) {
   auto ranks = ranks_of_node(2, 1, zero);
   for (RankDevice& rank : ranks) rank.mode = ComputeMode::Exclusive;
   for (int node_rank = 0; node_rank < 2; ++node_rank) {
-    const std::string text = message_of([&] { assign_device(ranks, node_rank, facts()); });
+    const std::string text =
+        message_of_config_error([&] { assign_device(ranks, node_rank, facts()); });
     EXPECT_TRUE(contains(text, "exclusive") && contains(text, "ranks 8 and 9")) << text;
   }
   NodeFacts one_process = facts();
@@ -185,7 +183,8 @@ TEST_F(MadeUpNode, ADeviceThatLetsNobodyInIsRefusedByAllRanks) {
   auto ranks = ranks_of_node(3, 3, zero);
   ranks[1].mode = ComputeMode::Prohibited;
   for (int node_rank = 0; node_rank < 3; ++node_rank) {
-    const std::string text = message_of([&] { assign_device(ranks, node_rank, facts()); });
+    const std::string text =
+        message_of_config_error([&] { assign_device(ranks, node_rank, facts()); });
     EXPECT_TRUE(contains(text, "prohibited") && contains(text, "device 1")) << text;
   }
 }
@@ -239,16 +238,17 @@ TEST(VisibleDevices, AreIndicesOrUuids) {
   EXPECT_EQ(read_visible_devices("GPU-8932f937-d72c"),
             (std::vector<VisibleDevice>{{-1, "GPU-8932f937-d72c"}}));
   for (const char* value : {"0,", "all", "-1", "0;1", "GPU-", "GPU-xyz", "0 1", ","}) {
-    EXPECT_TRUE(contains(message_of([&] { read_visible_devices(value); }), "is neither the index"))
+    EXPECT_TRUE(contains(message_of_config_error([&] { read_visible_devices(value); }),
+                         "is neither the index"))
         << value;
   }
-  EXPECT_TRUE(
-      contains(message_of([] { read_visible_devices("1,0,1"); }), "\"1\" stands there twice"));
+  EXPECT_TRUE(contains(message_of_config_error([] { read_visible_devices("1,0,1"); }),
+                       "\"1\" stands there twice"));
 }
 
 TEST(VisibleDevices, InstancesOfADeviceAreRefusedWithTheReason) {
   for (const char* value : {"MIG-GPU-8932f937-d72c/1/0", "0,MIG-41b35014-3a9f"}) {
-    const std::string text = message_of([&] { read_visible_devices(value); });
+    const std::string text = message_of_config_error([&] { read_visible_devices(value); });
     EXPECT_TRUE(contains(text, "instance of a device (MIG)")) << text;
     EXPECT_TRUE(contains(text, "GPU- UUID")) << text;
   }
@@ -258,13 +258,18 @@ TEST(VisibleDevices, InstancesOfADeviceAreRefusedWithTheReason) {
 TEST(VisibleDevices, AllThatAreNamedMustBeSeen) {
   EXPECT_NO_THROW(check_visible_devices(nullptr, 4));
   EXPECT_NO_THROW(check_visible_devices("0,1", 2));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices("0,7,1", 1); }),
+  EXPECT_TRUE(contains(message_of_config_error([] { check_visible_devices("0,7,1", 1); }),
                        "entry 2 (7) is no device of this node"));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices("GPU-77", 0); }), "entry 1 (GPU-77)"));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices("0", 2); }), "before the program"));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices("", 2); }), "before the program"));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices("", 0); }), "hides all devices"));
-  EXPECT_TRUE(contains(message_of([] { check_visible_devices(nullptr, 0); }), "no device on this"));
+  EXPECT_TRUE(contains(message_of_config_error([] { check_visible_devices("GPU-77", 0); }),
+                       "entry 1 (GPU-77)"));
+  EXPECT_TRUE(contains(message_of_config_error([] { check_visible_devices("0", 2); }),
+                       "before the program"));
+  EXPECT_TRUE(contains(message_of_config_error([] { check_visible_devices("", 2); }),
+                       "before the program"));
+  EXPECT_TRUE(
+      contains(message_of_config_error([] { check_visible_devices("", 0); }), "hides all devices"));
+  EXPECT_TRUE(contains(message_of_config_error([] { check_visible_devices(nullptr, 0); }),
+                       "no device on this"));
 }
 
 // The budget and its sixteenth, of all ranks together, leave 256 MiB, and not much more.
@@ -288,7 +293,8 @@ TEST(GpuBudget, LeavesWhatItSaysAndNoMore) {
             (std::int64_t{8} << 30) - 128 * mebibyte);
   EXPECT_GT(automatic_gpu_budget(std::int64_t{1} << 62, 1), 0) << "nothing overflows";
   for (const std::int64_t free : {std::int64_t{0}, 100 * mebibyte, 272 * mebibyte}) {
-    EXPECT_TRUE(contains(message_of([&] { automatic_gpu_budget(free, 2); }), "memory.budget"));
+    EXPECT_TRUE(
+        contains(message_of_config_error([&] { automatic_gpu_budget(free, 2); }), "memory.budget"));
   }
 }
 
@@ -297,7 +303,8 @@ TEST(GpuBudget, MeasuringTakesWhatItNeedsAndNoMoreThanIsFree) {
   EXPECT_EQ(measuring_room(17 * gibibyte, 1, gibibyte - 100), gibibyte);
   EXPECT_EQ(measuring_room(17 * gibibyte, 2, 100 * gibibyte),
             automatic_gpu_budget(17 * gibibyte, 2));
-  const std::string said = message_of([&] { measuring_room(gibibyte / 8, 2, 3 * gibibyte); });
+  const std::string said =
+      message_of_config_error([&] { measuring_room(gibibyte / 8, 2, 3 * gibibyte); });
   for (const char* part : {"run.device", "nodes are measured", "3.00 GiB", "128.00 MiB", "2 ranks"})
     EXPECT_TRUE(contains(said, part)) << said;
   EXPECT_FALSE(contains(said, "memory.budget")) << said;

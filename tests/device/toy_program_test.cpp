@@ -14,7 +14,7 @@
 namespace garonne::device {
 namespace {
 
-constexpr std::uint64_t delay_seeds = 20;
+constexpr std::uint64_t toy_delay_seeds = 20;
 
 // Half of the seeds with Compute as a thread, half on the calling one; some with slow copies.
 EmulatedSettings delayed(std::uint64_t seed) {
@@ -45,7 +45,7 @@ TEST(ToyProgram, GivesTheReferencesBitsHoweverLateLanesAre) {
     }
     const ToyResult reference = toy_reference(program);
     ASSERT_GT(reference.size(), 3U);
-    for (std::uint64_t seed = 0; seed < delay_seeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < toy_delay_seeds; ++seed) {
       ASSERT_EQ(run_toy(program, delayed(seed)), reference) << "program " << number << ", " << seed;
     }
   }
@@ -57,7 +57,7 @@ TEST(ToyProgram, GivesTheReferencesBitsHoweverLateLanesAre) {
 #ifndef __SANITIZE_THREAD__
 
 bool shown(const ToyProgram& program, const ToyResult& reference) {
-  for (std::uint64_t seed = 0; seed < delay_seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < toy_delay_seeds; ++seed) {
     if (run_toy(program, delayed(seed)) != reference) return true;
   }
   return false;
@@ -71,7 +71,7 @@ bool has_nan(const ToyResult& result) {
 }
 
 bool nan_shown(const ToyProgram& program) {
-  for (std::uint64_t seed = 0; seed < delay_seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < toy_delay_seeds; ++seed) {
     if (has_nan(run_toy(program, delayed(seed)))) return true;
   }
   return false;

@@ -50,7 +50,7 @@ int copies_of(const plan::Program& program) {
   return copies;
 }
 
-void expect_the_same_steps(Rank& keeping, Rank& moving, Tier tier) {
+void expect_the_same_copied_steps(Rank& keeping, Rank& moving, Tier tier) {
   ASSERT_GT(copies_of(moving.program()), 20);
   EXPECT_NO_THROW(plan::prove(moving.program(), moving.model().graph));
   for (std::int64_t number = 1; number <= 2; ++number) {
@@ -81,7 +81,7 @@ TEST_F(Copies, ChangeNoBitBesideCompute) {
         SCOPED_TRACE(setting.text() + ", " + std::string(to_string(tier)));
         Rank keeping(setting);
         Rank moving(this->moving(setting, tier, ++seed));
-        expect_the_same_steps(keeping, moving, tier);
+        expect_the_same_copied_steps(keeping, moving, tier);
       }
     }
   }

@@ -81,6 +81,12 @@ double rounding(ElementType type) {
   return type == ElementType::Float64 ? 0x1p-53 : type == ElementType::Float32 ? 0x1p-24 : 0x1p-8;
 }
 
+std::vector<double> values_of(const Array& array) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
+  return values;
+}
+
 void expect_near(const Array& got, const std::vector<double>& wanted, double relative,
                  double absolute, const std::string& what) {
   ASSERT_EQ(static_cast<std::size_t>(got.count()), wanted.size()) << what;

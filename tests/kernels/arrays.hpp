@@ -50,6 +50,8 @@ class Array {
 // Numbers between -range and range that depend on the seed only, rounded to the type.
 Array random_array(ElementType type, std::int64_t count, std::uint32_t seed, double range = 2.0);
 
+std::vector<double> values_of(const Array& array);
+
 // Half a unit in the last place of 1: 2^-24, 2^-53, 2^-8.
 double rounding(ElementType type);
 

@@ -10,13 +10,14 @@ namespace garonne::kernels::test {
 
 namespace {
 
-struct Extents {
+struct FieldExtents {
   std::int64_t batch;
   std::int64_t points;
   std::int64_t channels;
 };
 // One block of points and many, fewer channels than a register, more than are summed together.
-const Extents extents[] = {{1, 1, 1}, {2, 37, 3}, {3, 200, 17}, {1, 5000, 131}, {2, 64, 300}};
+const FieldExtents field_extents[] = {
+    {1, 1, 1}, {2, 37, 3}, {3, 200, 17}, {1, 5000, 131}, {2, 64, 300}};
 constexpr double epsilon = 1e-5;
 
 struct Sample {
@@ -24,7 +25,7 @@ struct Sample {
   std::vector<double> inverse;
 };
 
-Sample statistics(const Array& x, const Extents& e, std::int64_t entry) {
+Sample statistics(const Array& x, const FieldExtents& e, std::int64_t entry) {
   Sample sample;
   for (std::int64_t c = 0; c < e.channels; ++c) {
     // Wider than double: the reference must not lose what the kernel keeps.
@@ -41,7 +42,7 @@ Sample statistics(const Array& x, const Extents& e, std::int64_t entry) {
 }
 
 struct Norm {
-  Norm(ElementType element, const Extents& given)
+  Norm(ElementType element, const FieldExtents& given)
       : type(element),
         e(given),
         count(e.batch * e.points * e.channels),
@@ -64,7 +65,7 @@ struct Norm {
   }
 
   ElementType type;
-  Extents e;
+  FieldExtents e;
   std::int64_t count;
   Array x;
   Array gain;
@@ -79,7 +80,8 @@ constexpr ElementType types[] = {ElementType::Float32, ElementType::Float64, Ele
 
 TEST(InstanceNorm, Forward) {
   for (const ElementType type : types) {
-    for (const Extents& e : {extents[0], extents[1], extents[2], extents[3], extents[4]}) {
+    for (const FieldExtents& e : {field_extents[0], field_extents[1], field_extents[2],
+                                  field_extents[3], field_extents[4]}) {
       Norm norm(type, e);
       norm.forward();
       std::vector<double> wanted;
@@ -105,7 +107,7 @@ TEST(InstanceNorm, Forward) {
 
 TEST(InstanceNorm, Backward) {
   for (const ElementType type : types) {
-    for (const Extents& e : extents) {
+    for (const FieldExtents& e : field_extents) {
       for (const bool accumulate : {false, true}) {
         Norm norm(type, e);
         norm.forward();
@@ -159,7 +161,7 @@ TEST(InstanceNorm, Backward) {
 
 TEST(InstanceNorm, MomentsOfSomePoints) {
   for (const ElementType type : types) {
-    for (const Extents& e : extents) {
+    for (const FieldExtents& e : field_extents) {
       Norm norm(type, e);
       const std::int64_t half = e.points / 2;
       const std::vector<PointRun> runs = {{0, half}, {half + 1, e.points - half - 1}};
@@ -196,7 +198,7 @@ TEST(InstanceNorm, MomentsOfSomePoints) {
 
 TEST(InstanceNorm, ApplyingIsTheForwardAndItsBackwardWithoutStatistics) {
   for (const ElementType type : types) {
-    const Extents e{3, 200, 17};
+    const FieldExtents e{3, 200, 17};
     Norm norm(type, e);
     norm.forward();
     Array y(type, norm.count, 1e9);
@@ -231,7 +233,7 @@ TEST(InstanceNorm, ApplyingIsTheForwardAndItsBackwardWithoutStatistics) {
 }
 
 TEST(InstanceNorm, BitsDoNotDependOnThreads) {
-  const Extents e{2, 3000, 37};
+  const FieldExtents e{2, 3000, 37};
   expect_thread_independent([&] {
     Norm norm(ElementType::Float32, e);
     norm.forward();

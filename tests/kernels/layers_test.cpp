@@ -6,6 +6,7 @@
 #include "kernels/cross_entropy.hpp"
 #include "kernels/gelu.hpp"
 #include "kernels/layer_norm.hpp"
+#include "kernels/row_extents.hpp"
 
 #include <cmath>
 #include <limits>
@@ -14,16 +15,6 @@
 namespace garonne::kernels::test {
 
 namespace {
-
-struct Extents {
-  std::int64_t rows;
-  std::int64_t columns;
-};
-const Extents extents[] = {{1, 1}, {3, 17}, {17, 3}, {257, 65}, {100, 257}, {600, 384}};
-
-double scaled(ElementType type, double factor) {
-  return factor * rounding(type);
-}
 
 // Mean, 1 / deviation of one row, in double.
 void statistics(const Array& x, std::int64_t row, std::int64_t hidden, double epsilon, double& mean,

@@ -3,6 +3,7 @@
 
 #include "kernels/rms_norm.hpp"
 #include "kernels/rotary.hpp"
+#include "kernels/row_extents.hpp"
 #include "kernels/swiglu.hpp"
 
 #include <cmath>
@@ -11,16 +12,6 @@
 namespace garonne::kernels::test {
 
 namespace {
-
-struct Extents {
-  std::int64_t rows;
-  std::int64_t columns;
-};
-const Extents extents[] = {{1, 1}, {3, 17}, {17, 3}, {257, 65}, {100, 257}, {600, 384}};
-
-double scaled(ElementType type, double factor) {
-  return factor * rounding(type);
-}
 
 // 1 / root of the mean of squares of one row, in double.
 double inverse_of(const Array& x, std::int64_t row, std::int64_t hidden, double epsilon) {

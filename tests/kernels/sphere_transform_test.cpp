@@ -38,8 +38,8 @@ std::string describe(const Case& item) {
          std::to_string(item.batch) + "x" + std::to_string(item.channels);
 }
 
-struct Problem {
-  Problem(const Case& item, ElementType type, SphereGridKind kind = SphereGridKind::LegendreGauss)
+struct Transform {
+  Transform(const Case& item, ElementType type, SphereGridKind kind = SphereGridKind::LegendreGauss)
       : grid(make_sphere_grid(kind, item.shape.latitudes, item.shape.longitudes)),
         table(type, sphere_table_elements(item.shape)),
         workspace(ElementType::Float32, sphere_workspace_bytes(type, item.shape, 3) / 4, NAN) {
@@ -95,7 +95,7 @@ struct Problem {
 
 // visit(coefficient, point, Re exp(imλ) · weight, Im): all that one sum is made of.
 template <typename Visit>
-void for_each_term(const Problem& problem, const Visit& visit) {
+void for_each_term(const Transform& problem, const Visit& visit) {
   const SphereShape& s = problem.call.shape;
   const LegendreTable table = make_legendre_table(s.degrees, s.orders, problem.grid.cosines);
   for (std::int64_t l = 0; l < s.degrees; ++l) {
@@ -113,7 +113,7 @@ void for_each_term(const Problem& problem, const Visit& visit) {
 }
 
 template <typename Visit>
-void for_each_column(const Problem& problem, const Visit& visit) {
+void for_each_column(const Transform& problem, const Visit& visit) {
   for (std::int64_t entry = 0; entry < problem.call.batch; ++entry) {
     for (std::int64_t channel = 0; channel < problem.call.channels; ++channel)
       visit(entry, channel);
@@ -135,7 +135,7 @@ double product(const Array& a, const Array& b) {
 TEST(SphereTransform, AnalysisIsTheSumOverPoints) {
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
     for (const Case& item : cases) {
-      Problem problem(item, type);
+      Transform problem(item, type);
       Array field = random_array(type, problem.grid_elements(), 5);
       const Array coefficients = problem.analyse(field);
       std::vector<double> wanted(static_cast<std::size_t>(problem.coefficient_elements()));
@@ -156,7 +156,7 @@ TEST(SphereTransform, AnalysisIsTheSumOverPoints) {
 TEST(SphereTransform, SynthesisIsTheSumOverDegreesAndOrders) {
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
     for (const Case& item : cases) {
-      Problem problem(item, type);
+      Transform problem(item, type);
       Array coefficients = random_array(type, problem.coefficient_elements(), 6);
       const Array field = problem.synthesise(coefficients);
       std::vector<double> wanted(static_cast<std::size_t>(problem.grid_elements()));
@@ -180,7 +180,7 @@ TEST(SphereTransform, SynthesisIsTheSumOverDegreesAndOrders) {
 // <analysis f, c> = <f, synthesis c> with half the factor of paired orders.
 TEST(SphereTransform, SynthesisIsTheAdjointOfAnalysis) {
   for (const Case& item : cases) {
-    Problem problem(item, ElementType::Float64);
+    Transform problem(item, ElementType::Float64);
     Array field = random_array(ElementType::Float64, problem.grid_elements(), 5);
     Array coefficients = random_array(ElementType::Float64, problem.coefficient_elements(), 6);
     const Array analysed = problem.analyse(field);
@@ -212,7 +212,7 @@ TEST(SphereTransform, RoundTripGivesTheCoefficientsBack) {
     for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
       const Case item{trip.shape, 1, 2};
       SCOPED_TRACE(describe(item));
-      Problem problem(item, type, trip.kind);
+      Transform problem(item, type, trip.kind);
       Array coefficients = random_array(type, problem.coefficient_elements(), 7, 1.0);
       for (std::int64_t l = 0; l < trip.shape.degrees; ++l) {
         for (const std::int64_t channel : {0, 1})
@@ -239,7 +239,7 @@ TEST(SphereTransform, RoundTripGivesTheCoefficientsBack) {
 TEST(SphereTransform, BitsDoNotDependOnThreads) {
   const Case item{{33, 64, 22, 20}, 2, 40};
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
-    Problem problem(item, type);
+    Transform problem(item, type);
     Array field = random_array(type, problem.grid_elements(), 5);
     Array coefficients = random_array(type, problem.coefficient_elements(), 5);
     expect_thread_independent([&] { return problem.analyse(field); });

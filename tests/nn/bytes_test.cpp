@@ -10,6 +10,7 @@
 #include "nn/declared_bytes.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gpt/gpt.hpp"
+#include "nn/precisions.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -128,8 +129,6 @@ void check_declared(const Shape& shape, Precision precision, int threads, double
                                           "dropout_add", "gelu", "loss_head"}));
   garonne::test::use_threads(2);
 }
-
-constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
 
 TEST(DeclaredBytes, AreTheMeasuredOnesOnTwoThreads) {
   const Shape shapes[] = {

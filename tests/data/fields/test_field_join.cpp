@@ -64,7 +64,7 @@ struct VariableFile {
   }
 };
 
-FieldQuery query_of(const std::string& path, const std::string& period = "") {
+FieldQuery query_of_period(const std::string& path, const std::string& period = "") {
   FieldQuery query;
   query.path = path;
   query.period = FieldPeriod::parse("data.period", period);
@@ -75,7 +75,7 @@ TEST(FieldJoin, AFileAVariable) {
   const Scratch scratch;
   VariableFile{{"tas"}, 0}.write(scratch.path("tas_1850.nc"));
   VariableFile{{"pr", "psl"}, 1}.write(scratch.path("water_1850.nc"));
-  FieldQuery query = query_of(scratch.path(""));
+  FieldQuery query = query_of_period(scratch.path(""));
   query.history = 1;
   query.rollout = 2;
   FieldDataset dataset = FieldDataset::open(query);
@@ -123,7 +123,7 @@ TEST(FieldJoin, PartsOfDifferentYears) {
       least = std::min(least, first);
       most = std::max(most, after);
     }
-    FieldQuery query = query_of(scratch.path("*.nc"));
+    FieldQuery query = query_of_period(scratch.path("*.nc"));
     query.history = 1;
     query.input_channels = query.target_channels = {"psl", "tas", "pr"};
     FieldDataset dataset = FieldDataset::open(query);
@@ -143,7 +143,7 @@ TEST(FieldJoin, WhatDoesNotChangeBelongsToAll) {
   VariableFile fixed{{}, 0, 0, 0};
   fixed.orography = true;
   fixed.write(scratch.path("orog.nc"));
-  FieldQuery query = query_of(scratch.path(""));
+  FieldQuery query = query_of_period(scratch.path(""));
   query.input_channels = {"orog", "tas"};
   FieldDataset dataset = FieldDataset::open(query);
   EXPECT_EQ(dataset.info().samples, 5);
@@ -154,7 +154,7 @@ TEST(FieldJoin, WhatDoesNotChangeBelongsToAll) {
   EXPECT_EQ(input[12 + 6], value_at(4, 0, 1, 2));
   // Alone it is nothing to learn from.
   testing::expect_io_error(scratch.path("orog.nc"), "no channel changes in time",
-                           [&] { FieldDataset::open(query_of(scratch.path("orog.nc"))); });
+                           [&] { FieldDataset::open(query_of_period(scratch.path("orog.nc"))); });
 }
 
 TEST(FieldJoin, OpenFilesAreThoseOfAFrame) {
@@ -165,7 +165,7 @@ TEST(FieldJoin, OpenFilesAreThoseOfAFrame) {
           scratch.path("v" + std::to_string(variable) + "_" + std::to_string(part) + ".nc"));
     }
   }
-  const FieldQuery query = query_of(scratch.path(""));
+  const FieldQuery query = query_of_period(scratch.path(""));
   FieldDataset dataset = FieldDataset::open(query);
   EXPECT_EQ(dataset.info().frames, 18);
   for (std::int64_t sample = 0; sample < 17; ++sample) {
@@ -182,7 +182,7 @@ TEST(FieldJoin, WhatDoesNotGoTogetherIsRefused) {
     other.write(scratch.path("b.nc"));
     VariableFile{{"pr"}, 1}.write(scratch.path("c.nc"));
     testing::expect_io_error(scratch.path("b.nc"), words,
-                             [&] { FieldDataset::open(query_of(scratch.path(""))); });
+                             [&] { FieldDataset::open(query_of_period(scratch.path(""))); });
   };
   refused({{"tas"}}, {{"tas", "psl"}}, "tas in both");
   refused({{"tas"}}, {{"tas"}}, "members of an ensemble");
@@ -191,7 +191,7 @@ TEST(FieldJoin, WhatDoesNotGoTogetherIsRefused) {
   VariableFile{{"tas"}}.write(scratch.path("a.nc"));
   VariableFile{{"pr"}, 1, 6}.write(scratch.path("b.nc"));
   testing::expect_io_error(scratch.path("b.nc"), "no frame in common",
-                           [&] { FieldDataset::open(query_of(scratch.path(""))); });
+                           [&] { FieldDataset::open(query_of_period(scratch.path(""))); });
 }
 
 // --- periods ---
@@ -224,7 +224,7 @@ TEST(FieldPeriods, OnlyFramesWithinAreThere) {
   const Scratch scratch;
   VariableFile{{"tas"}, 0, 0, 8}.write(scratch.path("tas_0.nc"));
   VariableFile{{"tas"}, 0, 8, 8}.write(scratch.path("tas_1.nc"));
-  const FieldQuery query = query_of(scratch.path(""), "1850-04/1851-01");
+  const FieldQuery query = query_of_period(scratch.path(""), "1850-04/1851-01");
   FieldDataset dataset = FieldDataset::open(query);
   const FieldDatasetInfo& info = dataset.info();
   EXPECT_EQ(info.frames, 10);  // of numbers 3 to 12, in both files
@@ -235,11 +235,12 @@ TEST(FieldPeriods, OnlyFramesWithinAreThere) {
   for (std::int64_t sample = 0; sample < 9; ++sample) {
     expect_window(dataset, sample, 3 + sample, query, {0}, {0});
   }
-  EXPECT_THROW(FieldDataset::open(query_of(scratch.path(""), "1900/")), ConfigError);
+  EXPECT_THROW(FieldDataset::open(query_of_period(scratch.path(""), "1900/")), ConfigError);
   testing::YearlyFile undated;
   undated.coordinates = false;
   undated.write(scratch.path("undated.h5"));
-  EXPECT_THROW(FieldDataset::open(query_of(scratch.path("undated.h5"), "1850/")), ConfigError);
+  EXPECT_THROW(FieldDataset::open(query_of_period(scratch.path("undated.h5"), "1850/")),
+               ConfigError);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 
 std::vector<double> random_values(std::int64_t count, unsigned seed) {
   std::mt19937_64 generator(seed);

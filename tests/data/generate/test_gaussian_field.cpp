@@ -10,7 +10,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 constexpr PhiloxKey key = philox_key(7, "test field");
 
 double mean_square(const std::vector<double>& field) {

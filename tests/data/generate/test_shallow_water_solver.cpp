@@ -13,7 +13,7 @@ namespace {
 
 using testing::expect_trajectory;
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 
 TEST(ShallowWaterSolver, MeetsTheGalewskyTable) {
   expect_trajectory(64, 300,

@@ -11,7 +11,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 
 std::vector<Complex> random_coefficients(const SphereTransform& transform, unsigned seed) {
   std::mt19937_64 generator(seed);

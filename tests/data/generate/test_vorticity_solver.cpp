@@ -11,7 +11,7 @@
 namespace garonne::data {
 namespace {
 
-constexpr double pi = std::numbers::pi;
+using std::numbers::pi;
 
 template <typename Function>
 std::vector<double> sample(std::int64_t points, Function function) {

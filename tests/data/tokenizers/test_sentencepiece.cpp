@@ -23,14 +23,14 @@ const std::string& folder() {
 }
 
 // What SentencePiece's package made (tests/peer/make_sentencepiece_values.py).
-const nlohmann::json& recorded() {
+const nlohmann::json& recorded_sentencepieces() {
   static const nlohmann::json values = nlohmann::json::parse(read_bytes(folder() + "/ids.json"));
   return values;
 }
 
-std::vector<std::string> kinds() {
+std::vector<std::string> sentencepiece_kinds() {
   std::vector<std::string> names;
-  for (const auto& [name, ids] : recorded().at("ids").items()) names.push_back(name);
+  for (const auto& [name, ids] : recorded_sentencepieces().at("ids").items()) names.push_back(name);
   return names;
 }
 
@@ -42,9 +42,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& kind) {
   return open_tokenizer(folder() + "/" + kind + ".model");
 }
 
-std::vector<std::string> texts() {
+std::vector<std::string> sentencepiece_texts() {
   std::vector<std::string> all;
-  for (const std::string hex : recorded().at("texts")) {
+  for (const std::string hex : recorded_sentencepieces().at("texts")) {
     std::string text;
     for (std::size_t i = 0; i < hex.size(); i += 2)
       text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
@@ -57,7 +57,7 @@ std::vector<std::string> texts() {
 std::string long_text(std::mt19937& generator) {
   std::string text;
   while (text.size() < (1U << 20)) {
-    for (const std::string& part : texts()) {
+    for (const std::string& part : sentencepiece_texts()) {
       if (generator() % 3 == 0) text += part;
       if (generator() % 3 == 0) text += " \n"[generator() % 2];
       if (generator() % 200 == 0) text += std::string(generator() % 3000, "a =7"[generator() % 4]);
@@ -67,12 +67,13 @@ std::string long_text(std::mt19937& generator) {
 }
 
 TEST(SentencePieces, HaveTheIdsOfSentencePiece) {
-  ASSERT_EQ(kinds().size(), 7U);
-  for (const std::string& kind : kinds()) {
+  ASSERT_EQ(sentencepiece_kinds().size(), 7U);
+  for (const std::string& kind : sentencepiece_kinds()) {
     const auto tokenizer = tokenizer_of(kind);
-    const auto all = texts();
+    const auto all = sentencepiece_texts();
     for (std::size_t i = 0; i < all.size(); ++i)
-      EXPECT_EQ(tokenizer->encode(all[i]), recorded().at("ids").at(kind)[i].get<Ids>())
+      EXPECT_EQ(tokenizer->encode(all[i]),
+                recorded_sentencepieces().at("ids").at(kind)[i].get<Ids>())
           << kind << ", text " << i << ": " << all[i];
   }
 }
@@ -80,7 +81,7 @@ TEST(SentencePieces, HaveTheIdsOfSentencePiece) {
 TEST(SentencePieces, AreTheSameInBlocksAndThreads) {
   std::mt19937 generator(7);
   const std::string text = long_text(generator);
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : sentencepiece_kinds()) {
     const auto tokenizer = tokenizer_of(kind);
     const Ids whole = tokenizer->encode(text);
     for (const int threads : {1, 3}) {
@@ -106,7 +107,7 @@ TEST(SentencePieces, AreTheSameInBlocksAndThreads) {
 TEST(SentencePieces, CutsChangeNothing) {
   std::mt19937 generator(8);
   const std::string text = long_text(generator).substr(0, 400000);
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : sentencepiece_kinds()) {
     const SentencePieceRules rules(read_sentencepiece(bytes_of(kind), kind, FileOwner::User));
     const bool merges = rules.model.algorithm == SentencePieceModel::Algorithm::Bpe;
     SectionEncoder encoder(rules);
@@ -161,7 +162,8 @@ TEST(SentencePieces, DecodeWhatTheyEncode) {
 TEST(SentencePieces, TravelInTheTokensFile) {
   const Scratch scratch;
   TextConversion conversion;
-  conversion.inputs = {scratch.write("text.txt", texts()[0]), scratch.write("b.txt", texts()[1])};
+  conversion.inputs = {scratch.write("text.txt", sentencepiece_texts()[0]),
+                       scratch.write("b.txt", sentencepiece_texts()[1])};
   conversion.output = scratch.path("tokens.h5");
   conversion.tokenizer = folder() + "/bpe-bytes.model";
   conversion.show_progress = false;
@@ -174,7 +176,8 @@ TEST(SentencePieces, TravelInTheTokensFile) {
   EXPECT_EQ(tokenizer_file(info.tokenizer), "tokenizer.model");
   // A token that ends a text behind each file.
   EXPECT_EQ(static_cast<std::size_t>(info.tokens),
-            tokenizer->encode(texts()[0]).size() + tokenizer->encode(texts()[1]).size() + 2);
+            tokenizer->encode(sentencepiece_texts()[0]).size() +
+                tokenizer->encode(sentencepiece_texts()[1]).size() + 2);
   EXPECT_EQ(huggingface_tokenizer(*tokenizer).name, "tokenizer.model");
 }
 
@@ -253,10 +256,10 @@ TEST(SentencePieces, RefuseByKeyWhatTheyDoNotKnow) {
 // Whatever a byte is changed to: refused, or a tokenizer whose tokens are in its vocabulary.
 TEST(SentencePieces, DamagedModelsAreRefusedOrWork) {
   std::mt19937 generator(5);
-  const auto all = texts();
+  const auto all = sentencepiece_texts();
   int refused = 0;
   int worked = 0;
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : sentencepiece_kinds()) {
     const std::string whole = bytes_of(kind);
     for (int i = 0; i < 400; ++i) {
       std::string damaged = whole;

@@ -8,12 +8,6 @@ namespace garonne::kernels::test {
 
 namespace {
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 // What is dropped is dropped on both, to the element.
 void expect_same_zeros(const Array& got, const Array& wanted, const std::string& what) {
   for (std::int64_t i = 0; i < got.count(); ++i)

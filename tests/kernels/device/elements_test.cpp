@@ -134,12 +134,6 @@ TEST(DeviceConvert, AccumulatesAsOnCpus) {
   }
 }
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 TEST(DeviceGelu, IsTheCpusButForTheLastBits) {
   for (const device::Place& place : places()) {
     for (const ElementType type : all_types) {

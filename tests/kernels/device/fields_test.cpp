@@ -17,12 +17,6 @@ namespace garonne::kernels::test {
 
 namespace {
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 // Sums are of float64 on both sides; what is rounded from them may fall to the other side.
 void expect_close(const Array& got, const Array& wanted, double slack, const std::string& what) {
   const double rounded = slack * rounding(accumulation_type(wanted.type())) +
@@ -46,7 +40,7 @@ struct Extents {
 };
 const Extents extents[] = {{1, 1, 1},   {2, 33, 31},  {1, 999, 33}, {3, 200, 32},
                            {2, 64, 65}, {1, 5000, 3}, {2, 100, 129}};
-constexpr double epsilon = 1e-5;
+constexpr double field_epsilon = 1e-5;
 
 Array field_of(ElementType type, const Extents& e, std::uint32_t seed) {
   Array x = random_array(type, e.elements(), seed);
@@ -74,7 +68,7 @@ void expect_instance_norm(const device::Place& place, ElementType type, const Ex
   Array of_gain[2] = {random_array(sums, e.channels, 5), random_array(sums, e.channels, 5)};
   Array of_bias[2] = {random_array(sums, e.channels, 6), random_array(sums, e.channels, 6)};
   std::vector<double> workspace = workspace_of(e);
-  instance_norm_forward(host, type, x.data(), gain.data(), bias.data(), epsilon, y[0].data(),
+  instance_norm_forward(host, type, x.data(), gain.data(), bias.data(), field_epsilon, y[0].data(),
                         mean[0].data(), inverse[0].data(), workspace.data(), e.batch, e.points,
                         e.channels);
   instance_norm_backward(host, type, slope[0].data(), x.data(), gain.data(), mean[0].data(),
@@ -90,9 +84,9 @@ void expect_instance_norm(const device::Place& place, ElementType type, const Ex
     OnPlace gain_gradient(place, of_gain[1]);
     OnPlace bias_gradient(place, of_bias[1]);
     OnPlace space(place, workspace);
-    device::instance_norm_forward(place, type, from.data(), gains.data(),
-                                  OnPlace(place, bias).data(), epsilon, out.data(), means.data(),
-                                  inverses.data(), space.data(), e.batch, e.points, e.channels);
+    device::instance_norm_forward(
+        place, type, from.data(), gains.data(), OnPlace(place, bias).data(), field_epsilon,
+        out.data(), means.data(), inverses.data(), space.data(), e.batch, e.points, e.channels);
     device::instance_norm_backward(place, type, gradient.data(), from.data(), gains.data(),
                                    means.data(), inverses.data(), gradient.data(),
                                    gain_gradient.data(), bias_gradient.data(), accumulate,
@@ -229,7 +223,7 @@ TEST(DeviceInstanceNorm, GatheredStatisticsHaveTheBitsOfCpus) {
   const std::vector<double> gain = values_of(random_array(ElementType::Float64, channels, 3));
   for (const device::Place& place : places()) {
     for (const ElementType type : all_types) {
-      GatheredMoments gathered{moments.data(), counted, batch, channels, epsilon};
+      GatheredMoments gathered{moments.data(), counted, batch, channels, field_epsilon};
       const ElementType states_type = accumulation_type(type);
       Array mean[2] = {Array(states_type, states), Array(states_type, states)};
       Array inverse[2] = {mean[0], mean[0]};

@@ -14,12 +14,6 @@ namespace garonne::kernels::test {
 
 namespace {
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 void expect_rms_norm(const device::Place& place, ElementType type, std::int64_t rows,
                      std::int64_t hidden, bool accumulate) {
   const ElementType sums = accumulation_type(type);

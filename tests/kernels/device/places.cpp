@@ -66,7 +66,7 @@ class KokkosEnvironment : public ::testing::Environment {
   }
 };
 
-const ::testing::Environment* const environment =
+const ::testing::Environment* const kokkos_environment =
     ::testing::AddGlobalTestEnvironment(new KokkosEnvironment);
 
 }  // namespace

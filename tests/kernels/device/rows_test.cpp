@@ -15,12 +15,6 @@ namespace garonne::kernels::test {
 
 namespace {
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 // Some tokens come often, some once, some are outside of pieces.
 std::vector<std::int64_t> tokens_of(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int64_t> tokens;

@@ -23,12 +23,6 @@ const Sphere spheres[] = {
     {{32, 31, 33, 16}, 1, 5}, {{37, 66, 37, 34}, 2, 17},
 };
 
-std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < array.count(); ++i) values.push_back(array[i]);
-  return values;
-}
-
 double largest(const Array& array) {
   double most = 0;
   for (std::int64_t i = 0; i < array.count(); ++i) most = std::max(most, std::abs(array[i]));

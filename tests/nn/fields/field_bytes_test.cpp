@@ -7,6 +7,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/declared_bytes.hpp"
 #include "nn/fields/field_model.hpp"
+#include "nn/precisions.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -49,8 +50,6 @@ FieldShape shape_of(std::vector<std::int64_t> points, std::int64_t inputs, std::
   shape.rollout = rollout;
   return shape;
 }
-
-constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
 
 TEST(DeclaredFieldBytes, OfBothBlocksInOneToThreeDimensions) {
   RunConfig::Model keys;

@@ -12,15 +12,14 @@
 #include "base/bytes.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/precisions.hpp"
 #include "nn/spectral/sphere_contraction.hpp"
 #include "nn/spectral/sphere_layers.hpp"
 
 namespace garonne::nn {
 namespace {
 
-constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
-
-Declaration on_gpu(Precision precision) {
+Declaration fields_on_gpu(Precision precision) {
   Declaration declaration;
   declaration.precision = precision;
   declaration.device = {DeviceKind::Cuda, 90, 132};
@@ -136,11 +135,11 @@ TEST(GatedAdd, OnAGpuProductsTakeWhatTheGradientTakesAndFewKernels) {
   constexpr std::int64_t channels = 64;
   const auto node = make_gated_add(rows, channels);
   for (const Precision precision : {Precision::Float32, Precision::Float64}) {
-    const plan::NodeSpec spec = node->declare(on_gpu(precision));
+    const plan::NodeSpec spec = node->declare(fields_on_gpu(precision));
     EXPECT_EQ(spec.backward.transient_bytes, 0);
     EXPECT_EQ(spec.backward.kernels, 3);
   }
-  const plan::NodeSpec half = node->declare(on_gpu(Precision::BFloat16));
+  const plan::NodeSpec half = node->declare(fields_on_gpu(Precision::BFloat16));
   // Three pieces in float32 of a sixth of the rows.
   const std::int64_t piece = round_up((rows + 5) / 6 * channels * 4, cuda_allocation_granularity);
   EXPECT_EQ(half.backward.transient_bytes, 3 * piece - rows * channels * 2);
@@ -154,7 +153,7 @@ TEST(GatedAdd, OnAGpuProductsTakeWhatTheGradientTakesAndFewKernels) {
   // A small field is one piece on both, and has the same bits.
   const auto small = make_gated_add(100, 12);
   processor.granularity = cuda_allocation_granularity;
-  EXPECT_EQ(small->declare(on_gpu(Precision::BFloat16)).backward.transient_bytes,
+  EXPECT_EQ(small->declare(fields_on_gpu(Precision::BFloat16)).backward.transient_bytes,
             small->declare(processor).backward.transient_bytes);
 }
 
@@ -236,7 +235,7 @@ TEST(SphereContraction, OnAGpuHasAProductOfSoManyGroups) {
     return make_sphere_contraction(groups, 1, 384, 384)->declare(declaration);
   };
   constexpr std::int64_t matrix_bytes = 2 * 384 * 384 * 4;
-  const plan::NodeSpec together = of(diagonal, on_gpu(Precision::BFloat16));
+  const plan::NodeSpec together = of(diagonal, fields_on_gpu(Precision::BFloat16));
   EXPECT_EQ(together.forward.transient_bytes, 56 * matrix_bytes);
   EXPECT_LE(together.forward.transient_bytes, std::int64_t{64} << 20);
   EXPECT_EQ(together.backward_weight.transient_bytes, 56 * matrix_bytes);
@@ -245,7 +244,7 @@ TEST(SphereContraction, OnAGpuHasAProductOfSoManyGroups) {
   const plan::NodeSpec apart = of(diagonal, Declaration());
   EXPECT_EQ(apart.forward.transient_bytes, matrix_bytes);
   const SphereGroups by_degree = sphere_groups(shape, SphereWeights::ByDegree);
-  const plan::NodeSpec degrees = of(by_degree, on_gpu(Precision::BFloat16));
+  const plan::NodeSpec degrees = of(by_degree, fields_on_gpu(Precision::BFloat16));
   EXPECT_EQ(degrees.forward.transient_bytes, 56 * matrix_bytes);
   EXPECT_EQ(degrees.forward.kernels, 240 + 5);
   EXPECT_EQ(of(by_degree, Declaration()).forward.transient_bytes, matrix_bytes);
@@ -279,7 +278,7 @@ TEST(SphereTransform, DeclaresTheOperationsOfItsDevice) {
       }
     }
     const auto node = make_sphere_analysis(basis, 2, 7);
-    const plan::NodeSpec on_device = node->declare(on_gpu(Precision::Float32));
+    const plan::NodeSpec on_device = node->declare(fields_on_gpu(Precision::Float32));
     EXPECT_EQ(on_device.forward.floating_point_operations, 2 * multiply_adds * 2 * 7);
     EXPECT_EQ(on_device.backward.floating_point_operations, 2 * multiply_adds * 2 * 7);
     EXPECT_NE(node->declare(Declaration()).forward.floating_point_operations,

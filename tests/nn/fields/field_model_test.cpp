@@ -66,7 +66,7 @@ FieldShape shape_of(const nlohmann::json& json) {
   return shape;
 }
 
-struct Case {
+struct FieldCase {
   std::string name;
   RunConfig::Model keys;
   FieldShape shape;
@@ -81,8 +81,8 @@ struct Case {
   }
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<FieldCase> field_cases() {
+  std::vector<FieldCase> all;
   for (const auto& json : reference_values().at("cases")) {
     all.push_back({json.at("name"), keys_of(json.at("model")), shape_of(json.at("shape")),
                    json.at("batch"), json.at("loss"), json.at("outcome")});
@@ -90,8 +90,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-Case named_case(const std::string& name) {
-  for (const auto& item : cases()) {
+FieldCase named_case(const std::string& name) {
+  for (const auto& item : field_cases()) {
     if (item.name == name) return item;
   }
   throw InternalError("no case " + name);
@@ -120,7 +120,8 @@ void check_gradient(const std::string& name, const at::Tensor& gradient,
   }
 }
 
-void check_case(const Case& item, Precision precision, double tolerance, double loss_scale = 1) {
+void check_case(const FieldCase& item, Precision precision, double tolerance,
+                double loss_scale = 1) {
   SCOPED_TRACE(item.name + " " + precision_name(precision));
   const Model model = item.model(precision);
   const ModelRun run = run_model(model, precision, made_up_parameters(model),
@@ -146,17 +147,17 @@ void check_case(const Case& item, Precision precision, double tolerance, double 
 }
 
 TEST(FieldModel, LossAndGradientsInFloat64) {
-  for (const auto& item : cases()) check_case(item, Precision::Float64, 1e-11);
+  for (const auto& item : field_cases()) check_case(item, Precision::Float64, 1e-11);
 }
 
 TEST(FieldModel, LossAndGradientsInFloat32) {
-  for (const auto& item : cases()) check_case(item, Precision::Float32, 1e-5);
+  for (const auto& item : field_cases()) check_case(item, Precision::Float32, 1e-5);
 }
 
 // Pointwise work is bfloat16, transforms and contraction are float32. Beside float64, which is held
 // to PyTorch above, by what rounding does to each gradient.
 TEST(FieldModel, LossAndGradientsInBFloat16) {
-  for (const auto& item : cases()) {
+  for (const auto& item : field_cases()) {
     SCOPED_TRACE(item.name);
     const auto make = [&](Precision precision) { return item.model(precision); };
     test::expect_off_by_rounding(make, Precision::BFloat16,
@@ -171,7 +172,7 @@ TEST(FieldModel, LossScaleMultipliesEveryGradient) {
 }
 
 TEST(FieldModel, RunAgainGivesTheSameBits) {
-  for (const auto& item : cases()) {
+  for (const auto& item : field_cases()) {
     SCOPED_TRACE(item.name);
     const Model model = item.model(Precision::Float32);
     const Named parameters = made_up_parameters(model);
@@ -186,7 +187,7 @@ TEST(FieldModel, RunAgainGivesTheSameBits) {
 
 // Apart from any reference: a gradient is a slope.
 TEST(FieldModel, FiniteDifferences) {
-  for (const auto& item : cases()) {
+  for (const auto& item : field_cases()) {
     SCOPED_TRACE(item.name);
     // Steps without gradients are part of the slope, and not of the gradient.
     if (item.shape.push_forward > 0) continue;
@@ -199,7 +200,7 @@ TEST(FieldModel, FiniteDifferences) {
 
 TEST(FieldModel, PredictorGivesThePredictionOfTheLoss) {
   for (const char* const name : {"neuralop 2d", "li 2d", "tucker 3d"}) {
-    const Case item = named_case(name);
+    const FieldCase item = named_case(name);
     SCOPED_TRACE(name);
     Declaration declaration;
     declaration.precision = Precision::Float64;
@@ -260,7 +261,7 @@ TEST(FieldModel, ParameterCountsArePublishedOnes) {
 }
 
 TEST(FieldModel, RefusesKeysThatDoNotFit) {
-  const Case item = named_case("neuralop 2d");
+  const FieldCase item = named_case("neuralop 2d");
   const auto refused = [&](const std::string& key, const auto& change) {
     RunConfig::Model keys = item.keys;
     FieldShape shape = item.shape;

@@ -25,19 +25,19 @@ using test::Named;
 using test::random_parameters;
 using test::relative_error;
 
-struct Case {
+struct GptCase {
   GptSizes sizes;
   std::int64_t batch;
 };
 
 // Odd sizes among them: nothing may rest on multiples of a vector or of a block.
-const Case cases[] = {
+const GptCase gpt_cases[] = {
     {{1, 8, 2, 5, 11, 0}, 1},   {{2, 12, 3, 7, 13, 0}, 3},    {{3, 21, 3, 17, 29, 0}, 2},
     {{1, 64, 2, 33, 50, 0}, 2}, {{2, 32, 4, 200, 257, 0}, 1}, {{1, 16, 1, 1, 5, 0}, 4},
     {{1, 10, 10, 40, 3, 0}, 2},
 };
 
-std::string describe(const Case& item) {
+std::string describe(const GptCase& item) {
   const GptSizes& s = item.sizes;
   return "layers " + std::to_string(s.layers) + " hidden " + std::to_string(s.hidden) + " heads " +
          std::to_string(s.heads) + " sequence " + std::to_string(s.sequence) + " vocabulary " +
@@ -45,7 +45,7 @@ std::string describe(const Case& item) {
 }
 
 // The reference, in float64.
-ModelRun reference(const Case& item, const Named& parameters, const at::Tensor& tokens,
+ModelRun reference(const GptCase& item, const Named& parameters, const at::Tensor& tokens,
                    const at::Tensor& targets) {
   const at::AutoGradMode with_gradients(true);
   const GptSizes& s = item.sizes;
@@ -103,8 +103,8 @@ ModelRun run_nodes(const Model& model, Precision precision, const Named& paramet
                          loss_scale, /*records_apart=*/false, {3, 5, 100, products});
 }
 
-void check_case(const Case& item, Precision precision, double tolerance, const Products& products,
-                double loss_scale) {
+void check_case(const GptCase& item, Precision precision, double tolerance,
+                const Products& products, double loss_scale) {
   SCOPED_TRACE(describe(item) + " " + precision_name(precision));
   Declaration declaration;
   declaration.precision = precision;
@@ -128,19 +128,19 @@ void check_case(const Case& item, Precision precision, double tolerance, const P
 }
 
 TEST(Gpt, GradientsAndLossInFloat64) {
-  for (const auto& item : cases) check_case(item, Precision::Float64, 1e-11, Products(), 1.0);
+  for (const auto& item : gpt_cases) check_case(item, Precision::Float64, 1e-11, Products(), 1.0);
 }
 
 TEST(Gpt, GradientsAndLossInFloat32) {
-  for (const auto& item : cases) check_case(item, Precision::Float32, 1e-5, Products(), 1.0);
+  for (const auto& item : gpt_cases) check_case(item, Precision::Float32, 1e-5, Products(), 1.0);
 }
 
 TEST(Gpt, GradientsAndLossInBFloat16) {
-  for (const auto& item : cases) check_case(item, Precision::BFloat16, 6e-2, Products(), 1.0);
+  for (const auto& item : gpt_cases) check_case(item, Precision::BFloat16, 6e-2, Products(), 1.0);
 }
 
 TEST(Gpt, LossScaleMultipliesEveryGradient) {
-  for (const auto& item : {cases[1], cases[3]})
+  for (const auto& item : {gpt_cases[1], gpt_cases[3]})
     check_case(item, Precision::Float64, 1e-11, Products(), 0.125);
 }
 
@@ -149,7 +149,7 @@ TEST(Gpt, EveryProductLibrary) {
   for (const Precision precision : {Precision::Float32, Precision::Float64}) {
     for (const char* name : {"oneDNN", "OpenBLAS"}) {
       const ProductLibrary* library = find_product_library(name);
-      const Case& item = cases[2];
+      const GptCase& item = gpt_cases[2];
       Declaration declaration;
       declaration.precision = precision;
       const Model model = make_gpt(item.sizes, item.batch, declaration);
@@ -176,7 +176,7 @@ TEST(Gpt, EveryProductLibrary) {
 }
 
 TEST(Gpt, EqualOnOneAndTwoThreads) {
-  const Case& item = cases[3];
+  const GptCase& item = gpt_cases[3];
   const Model model = make_gpt(item.sizes, item.batch, Declaration());
   const Named parameters = random_parameters(model);
   at::manual_seed(23);

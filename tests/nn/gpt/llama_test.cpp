@@ -23,7 +23,7 @@ using test::Named;
 using test::random_parameters;
 using test::relative_error;
 
-struct Case {
+struct LlamaCase {
   LlamaSizes sizes;
   std::int64_t batch;
 };
@@ -45,7 +45,7 @@ LlamaSizes sizes_of(std::int64_t layers, std::int64_t hidden, std::int64_t heads
 }
 
 // As many heads of keys as of queries, fewer, and one; odd sizes among them.
-std::vector<Case> cases() {
+std::vector<LlamaCase> llama_cases() {
   return {{sizes_of(1, 8, 2, 2, 5, 5, 11, false), 1},
           {sizes_of(2, 12, 6, 2, 17, 7, 13, true), 3},
           {sizes_of(2, 24, 4, 1, 31, 33, 29, false), 2},
@@ -53,14 +53,14 @@ std::vector<Case> cases() {
           {sizes_of(1, 6, 3, 3, 1, 1, 5, false), 2}};
 }
 
-std::string describe(const Case& item) {
+std::string describe(const LlamaCase& item) {
   const LlamaSizes& s = item.sizes;
   return "hidden " + std::to_string(s.hidden) + " heads " + std::to_string(s.heads) + " of keys " +
          std::to_string(s.kv_heads) + " sequence " + std::to_string(s.sequence);
 }
 
 // The reference, in float64: heads of keys and values are repeated, positions are complex numbers.
-ModelRun reference(const Case& item, const Named& parameters, const at::Tensor& tokens,
+ModelRun reference(const LlamaCase& item, const Named& parameters, const at::Tensor& tokens,
                    const at::Tensor& targets) {
   const at::AutoGradMode with_gradients(true);
   const LlamaSizes& s = item.sizes;
@@ -133,7 +133,7 @@ ModelRun reference(const Case& item, const Named& parameters, const at::Tensor& 
   return result;
 }
 
-void check_case(const Case& item, Precision precision, double tolerance) {
+void check_case(const LlamaCase& item, Precision precision, double tolerance) {
   SCOPED_TRACE(describe(item) + " " + precision_name(precision));
   Declaration declaration;
   declaration.precision = precision;
@@ -155,22 +155,22 @@ void check_case(const Case& item, Precision precision, double tolerance) {
 }
 
 TEST(Llama, GradientsAndLossInFloat64) {
-  for (const auto& item : cases()) check_case(item, Precision::Float64, 1e-11);
+  for (const auto& item : llama_cases()) check_case(item, Precision::Float64, 1e-11);
 }
 
 TEST(Llama, GradientsAndLossInFloat32) {
-  for (const auto& item : cases()) check_case(item, Precision::Float32, 1e-5);
+  for (const auto& item : llama_cases()) check_case(item, Precision::Float32, 1e-5);
 }
 
 TEST(Llama, GradientsAndLossInBFloat16) {
-  for (const auto& item : cases()) check_case(item, Precision::BFloat16, 6e-2);
+  for (const auto& item : llama_cases()) check_case(item, Precision::BFloat16, 6e-2);
 }
 
 TEST(Llama, DeclaredBytesAreTheMeasuredOnes) {
   for (const int threads : {1, 2}) {
     for (const Precision precision :
          {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
-      for (const auto& item : cases()) {
+      for (const auto& item : llama_cases()) {
         SCOPED_TRACE(describe(item) + " " + precision_name(precision));
         test::use_threads(threads);
         Declaration declaration;

@@ -19,7 +19,7 @@ namespace {
 using namespace test;
 
 // One row, one tile and a part of it, two tiles of which the last has few rows.
-const AttentionCase cases[] = {
+const AttentionCase dropout_cases[] = {
     {1, 1, 1, 1, 0, 0.5},   {3, 1, 2, 3, 0, 0.3},    {2, 7, 3, 5, 0, 0.25},
     {1, 7, 2, 8, 5, 0.9},   {2, 130, 3, 5, 4, 0.25}, {1, 130, 1, 16, 0, 0.1},
     {2, 128, 2, 4, 1, 0.5}, {1, 257, 5, 7, 2, 0.2},  {1, 700, 5, 8, 3, 0.15},
@@ -45,7 +45,7 @@ class DroppedAttentionOf : public testing::TestWithParam<Precision> {
 };
 
 TEST_P(DroppedAttentionOf, ValuesAndGradientsAreThoseOfTheWholeMatrix) {
-  for (const AttentionCase& item : cases) {
+  for (const AttentionCase& item : dropout_cases) {
     SCOPED_TRACE(describe(item));
     const std::int64_t rows = item.batch * item.sequence;
     const std::int64_t width = item.heads * item.head_size;
@@ -74,7 +74,7 @@ TEST_P(DroppedAttentionOf, ValuesAndGradientsAreThoseOfTheWholeMatrix) {
 }
 
 TEST_P(DroppedAttentionOf, HasTheSameBitsWhenItRunsAgain) {
-  const AttentionCase& item = cases[4];
+  const AttentionCase& item = dropout_cases[4];
   const std::int64_t rows = item.batch * item.sequence;
   const std::int64_t width = item.heads * item.head_size;
   const at::Tensor qkv = random_numbers({rows, 3 * width}, 1).to(type());

@@ -38,7 +38,7 @@ at::Tensor numbers(std::int64_t count, std::uint64_t salt) {
   return tensor;
 }
 
-const nlohmann::json& reference() {
+const nlohmann::json& operator_reference() {
   static const nlohmann::json values = [] {
     std::ifstream file(std::string(GARONNE_SOURCE_DIR) +
                        "/tests/nn/reference_values/operators.json");
@@ -47,7 +47,7 @@ const nlohmann::json& reference() {
   return values;
 }
 
-RunConfig::Model keys_of(const nlohmann::json& item) {
+RunConfig::Model operator_keys(const nlohmann::json& item) {
   RunConfig config;
   for (const auto& [name, value] : item.at("model").items()) {
     for (const KeySpec& key : config_keys()) {
@@ -58,7 +58,7 @@ RunConfig::Model keys_of(const nlohmann::json& item) {
   return config.model;
 }
 
-FieldShape shape_of(const nlohmann::json& item) {
+FieldShape operator_shape(const nlohmann::json& item) {
   FieldShape shape;
   shape.input_channels = item.at("input_channels");
   shape.target_channels = item.at("target_channels");
@@ -216,13 +216,14 @@ Model model_of(const nlohmann::json& item, Precision precision) {
   Declaration declaration;
   declaration.precision = precision;
   declaration.threads = 2;
-  return make_field_predictor(keys_of(item), shape_of(item), item.at("batch"), declaration);
+  return make_field_predictor(operator_keys(item), operator_shape(item), item.at("batch"),
+                              declaration);
 }
 
 void check_all(Precision precision, double tolerance) {
-  for (const auto& item : reference().at("cases")) {
+  for (const auto& item : operator_reference().at("cases")) {
     SCOPED_TRACE(item.at("name").get<std::string>() + " " + precision_name(precision));
-    const FieldShape shape = shape_of(item);
+    const FieldShape shape = operator_shape(item);
     const std::int64_t batch = item.at("batch");
     const Model model = model_of(item, precision);
     ASSERT_EQ(model.graph.parameters.size(), item.at("parameters").size());
@@ -249,9 +250,9 @@ TEST(Operators, EqualPyTorchInFloat32) {
 // Weights are rounded too, and norms divide by what is small: some gradients are off by a third.
 // So they are held to float64, by what rounding does to each.
 TEST(Operators, AreOffByRoundingInBFloat16) {
-  for (const auto& item : reference().at("cases")) {
+  for (const auto& item : operator_reference().at("cases")) {
     SCOPED_TRACE(item.at("name").get<std::string>());
-    const FieldShape shape = shape_of(item);
+    const FieldShape shape = operator_shape(item);
     const std::int64_t batch = item.at("batch");
     const Model exact_model = model_of(item, Precision::Float64);
     const Model model = model_of(item, Precision::BFloat16);
@@ -276,13 +277,13 @@ TEST(Operators, AreOffByRoundingInBFloat16) {
 
 // The slope along a direction in all parameters, by a central difference.
 TEST(Operators, GradientsAreSlopes) {
-  for (const auto& item : reference().at("cases")) {
+  for (const auto& item : operator_reference().at("cases")) {
     SCOPED_TRACE(item.at("name").get<std::string>());
     Declaration declaration;
     declaration.precision = Precision::Float64;
-    const FieldShape shape = shape_of(item);
+    const FieldShape shape = operator_shape(item);
     const std::int64_t batch = item.at("batch");
-    const Model model = make_field_predictor(keys_of(item), shape, batch, declaration);
+    const Model model = make_field_predictor(operator_keys(item), shape, batch, declaration);
     const Named parameters = parameters_of(model);
     const at::Tensor input = input_of(shape, batch);
     const at::Tensor given = output_gradient_of(shape, batch);
@@ -307,9 +308,9 @@ TEST(Operators, GradientsAreSlopes) {
 }
 
 TEST(Operators, EqualFromRunToRun) {
-  for (const auto& item : reference().at("cases")) {
-    const FieldShape shape = shape_of(item);
-    const Model model = make_field_predictor(keys_of(item), shape, 2, Declaration());
+  for (const auto& item : operator_reference().at("cases")) {
+    const FieldShape shape = operator_shape(item);
+    const Model model = make_field_predictor(operator_keys(item), shape, 2, Declaration());
     const auto run = [&] {
       return run_nodes(model, Precision::Float32, parameters_of(model), input_of(shape, 2),
                        output_gradient_of(shape, 2));
@@ -327,14 +328,14 @@ TEST(Operators, DeclaredBytesAreTheMeasuredOnes) {
   for (const Precision precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
     for (const int threads : {1, 2}) {
       garonne::test::use_threads(threads);
-      for (const auto& item : reference().at("cases")) {
+      for (const auto& item : operator_reference().at("cases")) {
         SCOPED_TRACE(item.at("name").get<std::string>() + " " + precision_name(precision) + " " +
                      std::to_string(threads) + " threads");
         Declaration declaration;
         declaration.precision = precision;
         declaration.threads = threads;
-        const Model model =
-            make_field_predictor(keys_of(item), shape_of(item), item.at("batch"), declaration);
+        const Model model = make_field_predictor(operator_keys(item), operator_shape(item),
+                                                 item.at("batch"), declaration);
         plan::CostTable table;
         exec::profile_model(Queue(), model, declaration, table, [](int, int) {});
         for (const auto& node : model.graph.nodes) {

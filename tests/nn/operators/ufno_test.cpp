@@ -29,15 +29,15 @@ using garonne::test::waves;
 
 constexpr std::int64_t batch = 2;
 
-struct Case {
+struct UfnoCase {
   std::string name;
   RunConfig::Model keys;
   FieldShape shape;
 };
 
-Case case_of(std::string name, std::int64_t levels, Points points, Points modes,
-             std::int64_t padding = 0, const std::string& weights = "centred") {
-  Case item{std::move(name), {}, {}};
+UfnoCase case_of(std::string name, std::int64_t levels, Points points, Points modes,
+                 std::int64_t padding = 0, const std::string& weights = "centred") {
+  UfnoCase item{std::move(name), {}, {}};
   item.keys.kind = "ufno";
   item.keys.hidden = 3;
   item.keys.levels = levels;
@@ -50,8 +50,8 @@ Case case_of(std::string name, std::int64_t levels, Points points, Points modes,
   return item;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all = {
+std::vector<UfnoCase> ufno_cases() {
+  std::vector<UfnoCase> all = {
       case_of("two levels, odd at the bottom", 2, {12, 20}, {5, 6}),
       case_of("one axis, three levels", 3, {24}, {9}),
       case_of("three axes", 1, {6, 4, 8}, {3, 4, 5}),
@@ -63,14 +63,14 @@ std::vector<Case> cases() {
   return all;
 }
 
-Model model_of(const Case& item, Precision precision) {
+Model model_of(const UfnoCase& item, Precision precision) {
   Declaration declaration;
   declaration.precision = precision;
   declaration.threads = 2;
   return make_field_model(item.keys, "squared-l2", item.shape, batch, declaration);
 }
 
-Named loaded_of(const Case& item) {
+Named loaded_of(const UfnoCase& item) {
   at::manual_seed(5);
   const auto values = [&](std::int64_t channels) {
     return at::randn({batch, channels, item.shape.count()}, at::kDouble)
@@ -83,7 +83,7 @@ Named loaded_of(const Case& item) {
 
 class Reference {
  public:
-  Reference(const Case& item, const Named& parameters, const Named& loaded)
+  Reference(const UfnoCase& item, const Named& parameters, const Named& loaded)
       : keys_(item.keys), shape_(item.shape), loaded_(loaded) {
     for (const auto& [name, value] : parameters) p_[name] = value.clone().requires_grad_(true);
   }
@@ -203,7 +203,7 @@ class Reference {
 };
 
 void check_reference(Precision precision, double tolerance) {
-  for (const Case& item : cases()) {
+  for (const UfnoCase& item : ufno_cases()) {
     SCOPED_TRACE(item.name);
     const Model model = model_of(item, precision);
     const Named parameters = random_parameters(model);
@@ -229,7 +229,7 @@ TEST(UShapedOperators, EqualTheReferenceInFloat32) {
 }
 
 TEST(UShapedOperators, AreOffByRoundingInBFloat16) {
-  for (const Case& item : cases()) {
+  for (const UfnoCase& item : ufno_cases()) {
     SCOPED_TRACE(item.name);
     const Named parameters = random_parameters(model_of(item, Precision::Float64));
     garonne::test::expect_off_by_rounding([&](Precision of) { return model_of(item, of); },
@@ -239,7 +239,7 @@ TEST(UShapedOperators, AreOffByRoundingInBFloat16) {
 
 // Central differences along a direction in each parameter.
 TEST(UShapedOperators, GradientsAreSlopes) {
-  for (const Case& item : cases()) {
+  for (const UfnoCase& item : ufno_cases()) {
     SCOPED_TRACE(item.name);
     const Model model = model_of(item, Precision::Float64);
     const Named parameters = random_parameters(model);
@@ -263,7 +263,7 @@ TEST(UShapedOperators, GradientsAreSlopes) {
 
 // Deeper, the skips of outer levels are of larger fields.
 TEST(UShapedOperators, SizesFollowTheLevels) {
-  const Case item = case_of("", 2, {16, 32}, {8, 8});
+  const UfnoCase item = case_of("", 2, {16, 32}, {8, 8});
   const Model model = model_of(item, Precision::Float32);
   const auto shape = [&](const std::string& name) {
     for (const auto& parameter : model.graph.parameters) {
@@ -286,7 +286,7 @@ TEST(UShapedOperators, SizesFollowTheLevels) {
 }
 
 TEST(UShapedOperators, RefuseWhatTheyCannotDo) {
-  const auto refused = [](const Case& item, const FieldCut& cut, const std::string& key,
+  const auto refused = [](const UfnoCase& item, const FieldCut& cut, const std::string& key,
                           const std::vector<std::string>& words) {
     try {
       make_field_model(item.keys, "auto", item.shape, batch, Declaration(), cut);
@@ -311,7 +311,7 @@ TEST(UShapedOperators, RefuseWhatTheyCannotDo) {
   refused(case_of("", 1, {8, 8}, {4}), {}, "model.modes", {"2 axes"});
   refused(case_of("", 1, {8, 8}, {9, 4}), {}, "model.modes", {"fewer modes"});
   refused(case_of("", 1, {8, 8}, {4, 4}), {0, 2}, "grid.tensor", {"use grid.data"});
-  Case layers = case_of("", 1, {8, 8}, {4, 4});
+  UfnoCase layers = case_of("", 1, {8, 8}, {4, 4});
   layers.keys.layers = 3;
   refused(layers, {}, "model.layers", {"ufno"});
 }

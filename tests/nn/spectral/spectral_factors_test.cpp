@@ -14,15 +14,15 @@
 namespace garonne::nn {
 namespace {
 
-struct Case {
+struct FactorsCase {
   std::string factorization;
   bool factorized;
   ContractionSizes sizes;
   double rank;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<FactorsCase> factors_cases() {
+  std::vector<FactorsCase> all;
   for (const char* const factorization : {"tucker", "cp"}) {
     for (const bool factorized : {true, false}) {
       all.push_back({factorization, factorized, {2, {5}, 3, 4}, 0.5});
@@ -37,14 +37,14 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::unique_ptr<SpectralContraction> contraction_of(const Case& item) {
+std::unique_ptr<SpectralContraction> contraction_of(const FactorsCase& item) {
   return item.factorization == "cp"
              ? make_cp_contraction(item.sizes, item.rank, 0.5, item.factorized)
              : make_tucker_contraction(item.sizes, item.rank, 0.5, item.factorized);
 }
 
 // [modes…, inputs, outputs] of complex factors.
-at::Tensor weights_of(const Case& item, const std::vector<at::Tensor>& factors) {
+at::Tensor weights_of(const FactorsCase& item, const std::vector<at::Tensor>& factors) {
   const std::size_t axes = item.sizes.kept.size();
   if (item.factorization == "tucker") {
     // Each product takes the first dimension and puts another one last.
@@ -66,8 +66,8 @@ struct Passes {
   std::vector<at::Tensor> of_parameters;
 };
 
-Passes reference(const Case& item, const at::Tensor& x, const std::vector<at::Tensor>& parameters,
-                 const at::Tensor& of_y) {
+Passes reference(const FactorsCase& item, const at::Tensor& x,
+                 const std::vector<at::Tensor>& parameters, const at::Tensor& of_y) {
   const at::AutoGradMode with_gradients(true);
   std::vector<at::Tensor> leaves;
   std::vector<at::Tensor> factors;
@@ -93,7 +93,7 @@ Passes reference(const Case& item, const at::Tensor& x, const std::vector<at::Te
 }
 
 TEST(SpectralFactors, ValuesAndGradientsAreThoseOfTheDefinition) {
-  for (const Case& item : cases()) {
+  for (const FactorsCase& item : factors_cases()) {
     const auto contraction = contraction_of(item);
     SCOPED_TRACE(contraction->key());
     at::manual_seed(5);

@@ -16,10 +16,10 @@ using garonne::test::on_other_grid;
 using garonne::test::Points;
 using garonne::test::relative_error;
 
-constexpr std::int64_t batch = 2;
+constexpr std::int64_t resampled_batch = 2;
 
 at::Tensor resampled(const Points& points, const Points& others, const at::Tensor& x) {
-  const auto node = make_spectral_resample(batch, points, others, x.size(1));
+  const auto node = make_spectral_resample(resampled_batch, points, others, x.size(1));
   return node->forward({}, {x}, {}, nullptr);
 }
 
@@ -31,8 +31,8 @@ const std::pair<Points, Points> grids[] = {{{12}, {6}},           {{7}, {4}},
 TEST(SpectralResample, EqualsSumsOverAllPoints) {
   at::manual_seed(8);
   for (const auto& [points, others] : grids) {
-    const at::Tensor x = at::randn({batch * count_of(points), 3}, at::kDouble);
-    const at::Tensor wanted = on_other_grid(x.view({batch, -1, 3}), points, others);
+    const at::Tensor x = at::randn({resampled_batch * count_of(points), 3}, at::kDouble);
+    const at::Tensor wanted = on_other_grid(x.view({resampled_batch, -1, 3}), points, others);
     EXPECT_LT(relative_error(resampled(points, others, x), wanted.reshape({-1, 3})), 1e-13);
   }
 }
@@ -42,11 +42,14 @@ TEST(SpectralResample, KeepsWavesAndDropsTheOthers) {
   const auto wave = [](std::int64_t frequency, std::int64_t points) {
     const at::Tensor place =
         at::arange(points, at::kDouble) * (2 * std::numbers::pi / static_cast<double>(points));
-    return at::cos(static_cast<double>(frequency) * place + 0.3).view({-1, 1}).repeat({batch, 1});
+    return at::cos(static_cast<double>(frequency) * place + 0.3)
+        .view({-1, 1})
+        .repeat({resampled_batch, 1});
   };
   for (const std::int64_t frequency : {0, 1, 2, 3, 4, 5, 6}) {
     const at::Tensor there = resampled({16}, {8}, wave(frequency, 16));
-    const at::Tensor wanted = frequency < 4 ? wave(frequency, 8) : at::zeros({batch * 8, 1});
+    const at::Tensor wanted =
+        frequency < 4 ? wave(frequency, 8) : at::zeros({resampled_batch * 8, 1});
     EXPECT_LT((there - wanted).abs().max().item<double>(), 1e-13) << frequency;
     if (frequency < 4) {
       EXPECT_LT(relative_error(resampled({8}, {16}, there), wave(frequency, 16)), 1e-13);
@@ -58,9 +61,9 @@ TEST(SpectralResample, KeepsWavesAndDropsTheOthers) {
 TEST(SpectralResample, BackwardIsTheAdjoint) {
   at::manual_seed(9);
   for (const auto& [points, others] : grids) {
-    const auto node = make_spectral_resample(batch, points, others, 3);
-    const at::Tensor x = at::randn({batch * count_of(points), 3}, at::kDouble);
-    const at::Tensor y = at::randn({batch * count_of(others), 3}, at::kDouble);
+    const auto node = make_spectral_resample(resampled_batch, points, others, 3);
+    const at::Tensor x = at::randn({resampled_batch * count_of(points), 3}, at::kDouble);
+    const at::Tensor y = at::randn({resampled_batch * count_of(others), 3}, at::kDouble);
     BackwardArguments arguments;
     arguments.output_gradient = y;
     arguments.wanted = {true};

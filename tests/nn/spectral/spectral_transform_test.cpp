@@ -12,12 +12,12 @@
 namespace garonne::nn {
 namespace {
 
-struct Case {
+struct TransformCase {
   std::vector<std::int64_t> points;
   Frequencies frequencies;
 };
 
-const Case cases[] = {
+const TransformCase transform_cases[] = {
     {{8}, {{0, 1, 2, 3, 4}}},
     {{9}, {{0, 1, 2, 3, 4}}},
     {{1}, {{0}}},
@@ -35,7 +35,7 @@ std::int64_t product_of(const std::vector<std::int64_t>& sizes) {
 }
 
 // [batch, channels, kept…] complex, of x [batch, channels, points…].
-at::Tensor kept_spectrum(const Case& item, const at::Tensor& x) {
+at::Tensor kept_spectrum(const TransformCase& item, const at::Tensor& x) {
   std::vector<std::int64_t> axes;
   for (std::size_t a = 0; a < item.points.size(); ++a)
     axes.push_back(static_cast<std::int64_t>(a) + 2);
@@ -61,7 +61,7 @@ class Transform : public ::testing::TestWithParam<at::ScalarType> {
 
 TEST_P(Transform, KeepsTheFrequenciesOfAFastOne) {
   at::manual_seed(3);
-  for (const auto& item : cases) {
+  for (const auto& item : transform_cases) {
     SCOPED_TRACE(product_of(item.points));
     const SpectralTransform transform(item.points, item.frequencies);
     std::vector<std::int64_t> shape = {2, 3};
@@ -81,7 +81,7 @@ TEST_P(Transform, KeepsTheFrequenciesOfAFastOne) {
 // A field made of kept frequencies is the synthesis of its own transform; what is added to stays.
 TEST_P(Transform, ComesBack) {
   at::manual_seed(4);
-  for (const auto& item : cases) {
+  for (const auto& item : transform_cases) {
     const SpectralTransform transform(item.points, item.frequencies);
     const std::int64_t rows = 2 * product_of(item.points);
     const at::Tensor x = at::randn({rows, 3}, options());
@@ -105,7 +105,7 @@ TEST_P(Transform, ComesBack) {
 // <analyse x, s> = <x, adjoint of s>, and the same of the synthesis.
 TEST_P(Transform, AdjointsAreAdjoint) {
   at::manual_seed(5);
-  for (const auto& item : cases) {
+  for (const auto& item : transform_cases) {
     const SpectralTransform transform(item.points, item.frequencies);
     const std::int64_t rows = 2 * product_of(item.points);
     const at::Tensor x = at::randn({rows, 3}, options());

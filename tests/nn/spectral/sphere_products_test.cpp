@@ -12,6 +12,7 @@
 
 #include "nn/element_type.hpp"
 #include "nn/fields/field_rows.hpp"
+#include "nn/precisions.hpp"
 #include "nn/spectral/sphere_layers.hpp"
 
 namespace garonne::nn {
@@ -137,8 +138,6 @@ void expect_transforms_of_processors(const Sphere& sphere, Precision precision,
   expect_close(transforms.analysed(field, {nullptr, 1, 2}), synthesis.at(1),
                "gradient of synthesis " + what);
 }
-
-constexpr Precision precisions[] = {Precision::Float64, Precision::Float32, Precision::BFloat16};
 
 TEST(SphereProducts, AreTheTransformsOfProcessors) {
   for (const Precision precision : precisions) {

@@ -22,10 +22,6 @@ std::int64_t between(std::int64_t low, std::int64_t high, double share) {
   return low + static_cast<std::int64_t>(share * static_cast<double>(high - low));
 }
 
-std::int64_t keep_all_bytes(const Chain& chain) {
-  return replay_chain(chain, keep_all_sequence(chain)).peak_bytes;
-}
-
 // solve_chain replays every answer and refuses one over its budget.
 TEST(ChainSolvers, AnswerFromTheirMinimumOnAndNotBelow) {
   for (int n = 0; n < number_of_chains(); ++n) {

@@ -21,12 +21,12 @@ ChainOperation copy(ChainOperationKind kind, ChainItem item, int index) {
 }
 
 // Values of one byte, saved bytes of two; a byte goes out in one second and comes in in half of it.
-Chain three_blocks() {
+Chain three_equal_blocks() {
   return with_links(equal_blocks(3), 1, 2);
 }
 
 TEST(CopyReplay, AddsUpByHand) {
-  const Chain chain = three_blocks();
+  const Chain chain = three_equal_blocks();
   // The input goes from 0 to 1, the first saved bytes from 1 to 3.
   const std::vector<ChainOperation> operations = {
       copy(CopyOut, value, 0), {ForwardKeep, 0, 0},      // to 1; 2 + 2 = 4 live
@@ -72,8 +72,8 @@ TEST(CopyReplay, WeightsComeAndGoAsTheStepBegan) {
   EXPECT_EQ(replay.out_bytes, 0);
 }
 
-void expect_refused(const std::vector<ChainOperation>& operations, std::size_t at,
-                    const std::string& reason, const Chain& chain = three_blocks()) {
+void expect_copies_refused(const std::vector<ChainOperation>& operations, std::size_t at,
+                           const std::string& reason, const Chain& chain = three_equal_blocks()) {
   try {
     replay_chain(chain, operations);
     ADD_FAILURE() << "accepted where it should say: " << reason;
@@ -91,44 +91,46 @@ TEST(CopyReplay, RefusesWithTheOperation) {
   const auto drop = [](ChainItem item, int index) { return copy(Drop, item, index); };
   const ChainOperation keep0{ForwardKeep, 0, 0};
   const ChainOperation keep1{ForwardKeep, 1, 0};
-  expect_refused({out(value, 0)}, 0, "no bandwidths", equal_blocks(3));
-  expect_refused({out(value, 4)}, 0, "no such value");
-  expect_refused({out(saved, 3)}, 0, "no such block");
-  expect_refused({out(value, 1)}, 0, "not live");
-  expect_refused({out(saved, 0)}, 0, "not live");
-  expect_refused({out(weights, 0)}, 0, "copy below already");
-  expect_refused({out(value, 0), out(value, 0)}, 1, "not live");
-  expect_refused({out(value, 0), wait_out(value, 0), out(value, 0)}, 2, "copy below already");
-  expect_refused({wait_out(value, 0)}, 0, "no such copy");
-  expect_refused({out(value, 0), wait_in(value, 0)}, 1, "no such copy");
-  expect_refused({out(value, 0), drop(value, 0)}, 1, "not waited for");
-  expect_refused({out(value, 0), {ForwardDiscard, 0}}, 1, "not waited for");
-  expect_refused({keep0, out(saved, 0), drop(saved, 0)}, 2, "no copy of it below");
-  expect_refused({keep0, drop(saved, 0)}, 1, "no copy of it below");
-  expect_refused({drop(weights, 0)}, 0, "no copy of it below", equal_blocks(3));
-  expect_refused({drop(weights, 0), keep0}, 1, "weights are not live");
-  expect_refused({in(value, 0)}, 0, "no copy below");
-  expect_refused({out(value, 0), in(value, 0)}, 1, "no copy below");
-  expect_refused({out(value, 0), wait_out(value, 0), in(value, 0)}, 2, "live already");
-  expect_refused({out(value, 0), wait_out(value, 0), drop(value, 0), keep0}, 3, "not live");
-  expect_refused({out(value, 0), wait_out(value, 0), drop(value, 0), in(value, 0), keep0}, 4,
-                 "not live");
-  expect_refused({keep0, out(saved, 0), wait_out(saved, 0), drop(saved, 0), in(saved, 0), keep1}, 5,
-                 "input value is not live");
-  expect_refused({keep0, keep1, {ForwardKeep, 2, 0}, out(saved, 2), {Backward, 2}}, 4,
-                 "not waited for");
+  expect_copies_refused({out(value, 0)}, 0, "no bandwidths", equal_blocks(3));
+  expect_copies_refused({out(value, 4)}, 0, "no such value");
+  expect_copies_refused({out(saved, 3)}, 0, "no such block");
+  expect_copies_refused({out(value, 1)}, 0, "not live");
+  expect_copies_refused({out(saved, 0)}, 0, "not live");
+  expect_copies_refused({out(weights, 0)}, 0, "copy below already");
+  expect_copies_refused({out(value, 0), out(value, 0)}, 1, "not live");
+  expect_copies_refused({out(value, 0), wait_out(value, 0), out(value, 0)}, 2,
+                        "copy below already");
+  expect_copies_refused({wait_out(value, 0)}, 0, "no such copy");
+  expect_copies_refused({out(value, 0), wait_in(value, 0)}, 1, "no such copy");
+  expect_copies_refused({out(value, 0), drop(value, 0)}, 1, "not waited for");
+  expect_copies_refused({out(value, 0), {ForwardDiscard, 0}}, 1, "not waited for");
+  expect_copies_refused({keep0, out(saved, 0), drop(saved, 0)}, 2, "no copy of it below");
+  expect_copies_refused({keep0, drop(saved, 0)}, 1, "no copy of it below");
+  expect_copies_refused({drop(weights, 0)}, 0, "no copy of it below", equal_blocks(3));
+  expect_copies_refused({drop(weights, 0), keep0}, 1, "weights are not live");
+  expect_copies_refused({in(value, 0)}, 0, "no copy below");
+  expect_copies_refused({out(value, 0), in(value, 0)}, 1, "no copy below");
+  expect_copies_refused({out(value, 0), wait_out(value, 0), in(value, 0)}, 2, "live already");
+  expect_copies_refused({out(value, 0), wait_out(value, 0), drop(value, 0), keep0}, 3, "not live");
+  expect_copies_refused({out(value, 0), wait_out(value, 0), drop(value, 0), in(value, 0), keep0}, 4,
+                        "not live");
+  expect_copies_refused(
+      {keep0, out(saved, 0), wait_out(saved, 0), drop(saved, 0), in(saved, 0), keep1}, 5,
+      "input value is not live");
+  expect_copies_refused({keep0, keep1, {ForwardKeep, 2, 0}, out(saved, 2), {Backward, 2}}, 4,
+                        "not waited for");
   const std::vector<ChainOperation> whole = {keep0,         keep1,         {ForwardKeep, 2, 0},
                                              {Backward, 2}, {Backward, 1}, {Backward, 0}};
   std::vector<ChainOperation> left = whole;
   left.insert(left.begin(), drop(weights, 2));
   left.insert(left.begin() + 1, in(weights, 2));
-  expect_refused(left, 4, "weights are not live");
+  expect_copies_refused(left, 4, "weights are not live");
   left.insert(left.begin() + 2, wait_in(weights, 2));
-  expect_refused(left, left.size(), "not where they were at the start");
+  expect_copies_refused(left, left.size(), "not where they were at the start");
 }
 
 TEST(CopyReplay, FilesHaveBandwidthsAndCopies) {
-  Chain chain = three_blocks();
+  Chain chain = three_equal_blocks();
   chain.blocks[1].weight_bytes = 5;
   const std::string text = to_json(chain).dump();
   const Chain again = chain_from_json(parse_json(text, "file"), "file");

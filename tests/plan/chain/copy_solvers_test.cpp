@@ -15,7 +15,7 @@
 namespace garonne::plan::test {
 namespace {
 
-int number_of_chains() {
+int number_of_copied_chains() {
   const char* given = std::getenv("GARONNE_RANDOM_CHAINS");
   return given == nullptr ? 210 : std::atoi(given);
 }
@@ -24,10 +24,6 @@ const std::vector<std::string>& movers() {
   static const std::vector<std::string> names = {"offload-greedy", "offload-greedy-star", "pofo",
                                                  "best"};
   return names;
-}
-
-std::int64_t keep_all_bytes(const Chain& chain) {
-  return replay_chain(chain, keep_all_sequence(chain)).peak_bytes;
 }
 
 // How often each solver is as fast as anything can be, how often it has no plan where there is one,
@@ -102,7 +98,7 @@ TEST(CopySolvers, BoundAndAnswersOfRandomChains) {
   double tight = 0;
   double worst = 1;
   int cases = 0;
-  for (int n = 0; n < number_of_chains(); ++n) {
+  for (int n = 0; n < number_of_copied_chains(); ++n) {
     const auto seed = static_cast<std::uint64_t>(n);
     // Of weights there are many states, and of four blocks.
     const bool weights = n % 4 == 3;
@@ -133,7 +129,7 @@ TEST(CopySolvers, BoundAndAnswersOfRandomChains) {
       score.note(name, seconds, optimum);
     }
   }
-  EXPECT_GE(cases, number_of_chains() * 2 / 3);
+  EXPECT_GE(cases, number_of_copied_chains() * 2 / 3);
   score.print("random chains");
   std::printf("  bound of %d: tight on %.1f %%, worst ratio %.2f\n", cases, 100 * tight / cases,
               worst);
@@ -142,7 +138,7 @@ TEST(CopySolvers, BoundAndAnswersOfRandomChains) {
 
 // solve_chain replays every answer and refuses one over its budget.
 TEST(CopySolvers, AnswerFromTheirMinimumOnAndNotBelow) {
-  for (int n = 0; n < number_of_chains() / 6; ++n) {
+  for (int n = 0; n < number_of_copied_chains() / 6; ++n) {
     const auto seed = static_cast<std::uint64_t>(n) + 1000;
     const Chain chain = random_copied_chain(seed, n % 20 == 19 ? 20 : 1 + n % 11, 3);
     SCOPED_TRACE(n);

@@ -10,6 +10,7 @@
 
 #include "base/index.hpp"
 #include "plan/chain/chain_replay.hpp"
+#include "plan/chain/chain_solver.hpp"
 
 namespace garonne::plan::test {
 namespace {
@@ -161,6 +162,10 @@ std::string chain_family_name(int family) {
       "one-giant",       "zero-time", "zero-byte-values", "huge",
       "spiky transients"};
   return names.at(as_index(family));
+}
+
+std::int64_t keep_all_bytes(const Chain& chain) {
+  return replay_chain(chain, keep_all_sequence(chain)).peak_bytes;
 }
 
 Chain random_chain(int family, std::uint64_t seed, int blocks, int most_options) {

@@ -15,6 +15,9 @@ std::string chain_family_name(int family);
 // A function of its arguments.
 Chain random_chain(int family, std::uint64_t seed, int blocks, int most_options);
 
+// The peak of training that keeps everything.
+std::int64_t keep_all_bytes(const Chain& chain);
+
 struct Outcome {
   std::int64_t bytes;
   double seconds;

@@ -14,7 +14,7 @@
 namespace garonne::plan {
 namespace {
 
-const std::string small = R"(name = "two nodes"
+const std::string two_nodes = R"(name = "two nodes"
 devices_per_node = 4
 nodes = 2
 [device]
@@ -48,7 +48,7 @@ void refused(const std::string& text, const std::string& words) {
 }
 
 TEST(Cluster, ReadsEveryKey) {
-  const Cluster cluster = parse_cluster(small, "test.toml");
+  const Cluster cluster = parse_cluster(two_nodes, "test.toml");
   EXPECT_EQ(cluster.name, "two nodes");
   EXPECT_EQ(cluster.devices(), 8);
   EXPECT_EQ(cluster.memory_bytes, std::int64_t{16} << 30);
@@ -60,19 +60,19 @@ TEST(Cluster, ReadsEveryKey) {
 }
 
 TEST(Cluster, RefusesWhatItDoesNotKnow) {
-  refused(replaced(small, "latency_seconds", "latency_second"),
+  refused(replaced(two_nodes, "latency_seconds", "latency_second"),
           "did you mean link.inside_node.latency_seconds?");
-  refused(replaced(small, "devices_per_node = 4\n", ""),
+  refused(replaced(two_nodes, "devices_per_node = 4\n", ""),
           "devices_per_node: is missing in test.toml");
-  refused(replaced(small, "nodes = 2", "nodes = 0"), "nodes = 0: must be an integer from 1");
-  refused(replaced(small, "efficiency = 0.5", "efficiency = 1.5"), "at most 1");
-  refused(replaced(small, "20e9", "0"),
+  refused(replaced(two_nodes, "nodes = 2", "nodes = 0"), "nodes = 0: must be an integer from 1");
+  refused(replaced(two_nodes, "efficiency = 0.5", "efficiency = 1.5"), "at most 1");
+  refused(replaced(two_nodes, "20e9", "0"),
           "must be bytes a second, such as 50e9, from 1e+06 to 1e+15 (line 15)");
-  refused(replaced(small, "20e9", "nan"), "must be bytes a second");
-  refused(replaced(small, "\"16 GiB\"", "\"16 Gigs\""), "number of bytes");
-  refused(replaced(small, "\"node\"", "\"rack\""), "\"device\" or \"node\"");
-  refused(replaced(small, "bfloat16 = 100e12", ""), "device.flops");
-  refused(replaced(small, "nodes = 2", "nodes = = 2"), "test.toml:3");
+  refused(replaced(two_nodes, "20e9", "nan"), "must be bytes a second");
+  refused(replaced(two_nodes, "\"16 GiB\"", "\"16 Gigs\""), "number of bytes");
+  refused(replaced(two_nodes, "\"node\"", "\"rack\""), "\"device\" or \"node\"");
+  refused(replaced(two_nodes, "bfloat16 = 100e12", ""), "device.flops");
+  refused(replaced(two_nodes, "nodes = 2", "nodes = = 2"), "test.toml:3");
 }
 
 // Everything that version 2 has.
@@ -134,18 +134,18 @@ communication_seconds_per_byte = 1e-12
 
 // A unit that was forgotten is no machine.
 TEST(Cluster, RefusesWhatNoMachineHas) {
-  refused(replaced(small, "\"16 GiB\"", "16"),
+  refused(replaced(two_nodes, "\"16 GiB\"", "16"),
           "device.memory = 16: is 16 bytes, and must be at least 1.00 MiB");
-  refused(replaced(small, "\"16 GiB\"", "\"16 Gigs\""), "units are B, kB, MB, GB");
-  refused(replaced(small, "bfloat16 = 100e12", "bfloat16 = 100"),
+  refused(replaced(two_nodes, "\"16 GiB\"", "\"16 Gigs\""), "units are B, kB, MB, GB");
+  refused(replaced(two_nodes, "bfloat16 = 100e12", "bfloat16 = 100"),
           "device.flops.bfloat16 = 100: must be operations a second, such as 989e12, from 1e+09 to "
           "1e+17 (line 9)");
-  refused(replaced(small, "100e12", "100e16"), "must be operations a second");
-  refused(replaced(small, "bytes_per_second = 1e12", "bytes_per_second = 936"),
+  refused(replaced(two_nodes, "100e12", "100e16"), "must be operations a second");
+  refused(replaced(two_nodes, "bytes_per_second = 1e12", "bytes_per_second = 936"),
           "device.bytes_per_second = 936: must be bytes a second");
-  refused(replaced(small, "latency_seconds = 5e-6", "latency_seconds = 5"),
+  refused(replaced(two_nodes, "latency_seconds = 5e-6", "latency_seconds = 5"),
           "link.between_nodes.latency_seconds = 5: must be seconds, such as 5e-6, from 0 to 1");
-  refused(replaced(small, "latency_seconds = 1e-6", "latency_seconds = -1e-6"), "from 0 to 1");
+  refused(replaced(two_nodes, "latency_seconds = 1e-6", "latency_seconds = -1e-6"), "from 0 to 1");
 }
 
 TEST(Cluster, ReadsEveryKeyOfVersionTwo) {
@@ -214,7 +214,7 @@ TEST(Cluster, EveryKeyIsInTheDocumentation) {
 }
 
 TEST(Cluster, AFileOfVersionOneIsAProcessors) {
-  const Cluster cluster = parse_cluster(small, "test.toml");
+  const Cluster cluster = parse_cluster(two_nodes, "test.toml");
   EXPECT_EQ(cluster.device, DeviceFacts());
   EXPECT_EQ(cluster.device.granularity(), 64);
   EXPECT_EQ(cluster.least_seconds, 0);
@@ -222,7 +222,7 @@ TEST(Cluster, AFileOfVersionOneIsAProcessors) {
   const NominalRates rates = rates_of(cluster, Precision::BFloat16);
   EXPECT_EQ(rates.operations_per_second, 50e12);
   EXPECT_EQ(rates.bytes_per_second, 1e12);
-  EXPECT_EQ(parse_cluster("version = 1\n" + small, "test.toml").nodes, 2);
+  EXPECT_EQ(parse_cluster("version = 1\n" + two_nodes, "test.toml").nodes, 2);
 }
 
 TEST(Cluster, GpusHaveFloorsWhereTheFileSaysNothing) {
@@ -266,11 +266,12 @@ TEST(Cluster, RefusesWhatVersionTwoCannotBe) {
           "must be bytes a second, such as 50e9, from 1e+06 to 1e+15 (line 48)");
   refused(replaced(gpus, "half_duplex = true", "half_duplex = 1"), "must be true or false");
   refused(replaced(gpus, "driver", "drivers"), "did you mean device.driver?");
-  refused(replaced(small, "efficiency = 0.5", "efficiency = [0.5]"), "must be a number (line 7)");
+  refused(replaced(two_nodes, "efficiency = 0.5", "efficiency = [0.5]"),
+          "must be a number (line 7)");
 }
 
 TEST(Cluster, NamesThePrecisionThatItsDevicesLack) {
-  const Cluster cluster = parse_cluster(small, "test.toml");
+  const Cluster cluster = parse_cluster(two_nodes, "test.toml");
   try {
     cluster.flops(Precision::Float64);
     FAIL();
@@ -280,7 +281,7 @@ TEST(Cluster, NamesThePrecisionThatItsDevicesLack) {
 }
 
 TEST(Cluster, ReadsWhatItWrites) {
-  const std::string text = to_toml(parse_cluster(small, "test.toml"));
+  const std::string text = to_toml(parse_cluster(two_nodes, "test.toml"));
   EXPECT_EQ(to_toml(parse_cluster(text, "again.toml")), text);
   EXPECT_EQ(parse_cluster(text, "again.toml").between_nodes, (Link{5e-6, 20e9}));
   EXPECT_TRUE(text.starts_with("version = 2\n")) << text;

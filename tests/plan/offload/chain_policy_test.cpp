@@ -31,10 +31,9 @@
 namespace garonne::plan::test {
 namespace {
 
-constexpr std::int64_t plenty = std::int64_t{1} << 40;
 constexpr const char* policies[] = {"pofo", "offload-greedy", "offload-greedy-star"};
 
-LowerTiers roomy(Tier tier, double bytes_per_second, std::int64_t bytes = plenty) {
+LowerTiers roomy_at_speed(Tier tier, double bytes_per_second, std::int64_t bytes = plenty) {
   LowerTiers below;
   below.tiers = {{tier, {{{1e-6, bytes_per_second}, {2e-6, bytes_per_second}}, bytes, 4096}}};
   below.least_bytes = below.least_state_bytes = 0;
@@ -89,7 +88,7 @@ TEST_P(ChainPolicies, TheStepIsTheSameFromTheSmallestBudgetOn) {
     const Tier tier = seed % 3 == 0 ? Tier::Disk : Tier::Host;
     const TieredCase one = tiered_case(seed, tier, zero);
     TierRequest wish;
-    wish.below = roomy(tier, seed % 2 == 0 ? 4e3 : 1e5);
+    wish.below = roomy_at_speed(tier, seed % 2 == 0 ? 4e3 : 1e5);
     wish.stage.plan = policy().name;
     const LeanPlans lean = find_lean_plans(one.graph, one.step, policy().schedule);
     wish.stage.lean = &lean;
@@ -235,7 +234,7 @@ TEST_P(ChainPolicies, StagesOfPipelinesAreWithinTheirBudgets) {
         step.world_group = step.pipeline.group = {0, 1};
         step.data_group = {stage};
         TierRequest wish;
-        wish.below = roomy(stage == 0 ? Tier::Host : Tier::Disk, 1e4);
+        wish.below = roomy_at_speed(stage == 0 ? Tier::Host : Tier::Disk, 1e4);
         wish.stage.plan = policy().name;
         wish.stage.budget_bytes = plenty;
         const StagePlan most = plan_stage_on_tiers(cut.cut.graph, step, wish);
@@ -286,7 +285,7 @@ TEST_P(ChainPolicies, ATierIsNeverFullerThanItMayBe) {
   for (const std::int64_t room : {1 << 12, 1 << 14, 1 << 15, 1 << 30}) {
     SCOPED_TRACE(room);
     TierRequest wish;
-    wish.below = roomy(Tier::Disk, 1e4, room);
+    wish.below = roomy_at_speed(Tier::Disk, 1e4, room);
     wish.stage.plan = policy().name;
     wish.stage.lean = &lean;
     const TierFloor floor =
@@ -307,7 +306,7 @@ TEST_P(ChainPolicies, AStageThatIsNoChainIsRefused) {
   const ModelGraph graph = without_gradients(chain(1, 1), 1);
   const StepShape step = step_shape(1, 1, 0);
   TierRequest wish;
-  wish.below = roomy(Tier::Disk, 1e4);
+  wish.below = roomy_at_speed(Tier::Disk, 1e4);
   wish.stage.plan = policy().name;
   wish.stage.budget_bytes = plenty;
   try {

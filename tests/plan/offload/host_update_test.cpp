@@ -22,7 +22,6 @@
 namespace garonne::plan::test {
 namespace {
 
-const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
 constexpr double updates_per_second = 1e9;
 
 TEST(HostUpdates, TheStepIsTheSame) {
@@ -44,7 +43,7 @@ TEST(HostUpdates, TheStepIsTheSame) {
     const Outcome wanted = interpret({{&one.graph, &one.program}}, LaneTiming::Early);
     for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
       const Program moved =
-          with_updates_on_host(one.program, groups, links, updates_per_second, when);
+          with_updates_on_host(one.program, groups, tier_links, updates_per_second, when);
       const Prediction after = replay(moved);
       EXPECT_EQ(after.static_bytes, before.static_bytes - states);
       EXPECT_EQ(after.peak_bytes, before.peak_bytes - states) << "nothing of them comes";
@@ -73,7 +72,7 @@ class PlantedUpdates : public testing::Test {
  protected:
   PlantedUpdates() {
     one_ = tiered_case(3, Tier::Host);  // with masters, in buckets
-    moved_ = with_updates_on_host(one_.program, state_groups(one_.program, 0), links,
+    moved_ = with_updates_on_host(one_.program, state_groups(one_.program, 0), tier_links,
                                   updates_per_second, GradientCopies::WhenComplete);
   }
   std::vector<Instruction*> updates() {
@@ -160,7 +159,7 @@ TEST_F(PlantedUpdates, ThatNeverComeBackAreRefused) {
 
 // A gradient that leaves before its last contribution.
 TEST_F(PlantedUpdates, OfAGradientThatIsNotCompleteAreRefused) {
-  moved_ = with_updates_on_host(one_.program, state_groups(one_.program, 0), links,
+  moved_ = with_updates_on_host(one_.program, state_groups(one_.program, 0), tier_links,
                                 updates_per_second, GradientCopies::AtTheEnd);
   int moved_earlier = 0;
   for (std::size_t i = 1; i < moved_.instructions.size() && moved_earlier == 0; ++i) {

@@ -25,8 +25,6 @@
 namespace garonne::plan::test {
 namespace {
 
-constexpr std::int64_t plenty = std::int64_t{1} << 40;
-
 LowerTiers roomy(Tier tier, std::int64_t bytes = plenty) {
   LowerTiers below;
   below.tiers = {{tier, {{{1e-6, 1e9}, {2e-6, 2e9}}, bytes, 4096}}};

@@ -28,8 +28,6 @@
 namespace garonne::plan::test {
 namespace {
 
-const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
-
 std::vector<Program> ranks_of(const Program& program, const ModelGraph& graph,
                               const StepShape& step) {
   std::vector<Program> programs;
@@ -107,10 +105,10 @@ TEST(Paging, TheStepIsTheSameWithinAnyBudget) {
       const Program divided = kind == weights ? one.program : with_divided_squares(one.program);
       const std::vector<int> items = items_of(divided, kind);
       const std::int64_t least = least_budget(divided, items);
-      EXPECT_FALSE(with_paging(divided, items, Tier::Disk, links, least - 1).has_value());
+      EXPECT_FALSE(with_paging(divided, items, Tier::Disk, tier_links, least - 1).has_value());
       const std::int64_t peak = replay(divided).peak_bytes;
       for (const std::int64_t budget : {least, least + (peak - least) / 3, peak}) {
-        const auto moved = with_paging(divided, items, Tier::Disk, links, budget);
+        const auto moved = with_paging(divided, items, Tier::Disk, tier_links, budget);
         ASSERT_TRUE(moved.has_value());
         ++cells;
         const Prediction after = replay(*moved);
@@ -150,7 +148,7 @@ TEST(Paging, WhereThereIsRoomNothingLeavesTwice) {
     const TieredCase one = tiered_case(seed, Tier::Disk);
     const std::vector<int> items = items_of(one.program, both);
     const std::int64_t peak = replay(one.program).peak_bytes;
-    const auto moved = with_paging(one.program, items, Tier::Disk, links, peak);
+    const auto moved = with_paging(one.program, items, Tier::Disk, tier_links, peak);
     ASSERT_TRUE(moved.has_value());
     std::map<int, std::pair<int, int>> copies;  // by buffer: in, out
     for (const Instruction& instruction : moved->instructions) {
@@ -171,7 +169,7 @@ TEST(Paging, ParametersAreWrittenOnceAStep) {
     const TieredCase one = tiered_case(seed, Tier::Disk, static_cast<int>(seed % 4));
     const std::vector<int> items = items_of(one.program, weights);
     const auto moved =
-        with_paging(one.program, items, Tier::Disk, links, least_budget(one.program, items));
+        with_paging(one.program, items, Tier::Disk, tier_links, least_budget(one.program, items));
     ASSERT_TRUE(moved.has_value());
     std::map<int, int> writes;
     for (const Instruction& instruction : moved->instructions) {
@@ -205,10 +203,10 @@ TEST(Paging, OtherProgramsOfTheRankFollow) {
     const TieredCase one = tiered_case(3, Tier::Disk, zero);
     const std::vector<int> items = items_of(one.program, all);
     const auto moved =
-        with_paging(one.program, items, Tier::Disk, links, replay(one.program).peak_bytes);
+        with_paging(one.program, items, Tier::Disk, tier_links, replay(one.program).peak_bytes);
     ASSERT_TRUE(moved.has_value());
     const Program forward = make_forward_program(one.graph, one.step, one.graph.loss);
-    const std::map<Tier, TierLinks> all_links = {{Tier::Disk, links}};
+    const std::map<Tier, TierLinks> all_links = {{Tier::Disk, tier_links}};
     std::vector<int> lasting_items = movable_weights(forward, 0);
     for (std::size_t id = 0; id < forward.buffers.size(); ++id) {
       const Buffer& buffer = forward.buffers[id];
@@ -246,7 +244,7 @@ class PlantedWeights : public testing::Test {
     one_.program = with_divided_squares(std::move(one_.program));
     const std::vector<int> items = items_of(one_.program, both);
     Program moved =
-        with_paging(one_.program, items, Tier::Disk, links, least_budget(one_.program, items))
+        with_paging(one_.program, items, Tier::Disk, tier_links, least_budget(one_.program, items))
             .value();
     moved_ = ranks_of(moved, one_.graph, one_.step).front();
     EXPECT_EQ(said(), "");

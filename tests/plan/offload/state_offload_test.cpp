@@ -24,8 +24,6 @@
 namespace garonne::plan::test {
 namespace {
 
-const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
-
 std::int64_t bytes_of(const std::vector<StateGroup>& groups) {
   std::int64_t bytes = 0;
   for (const StateGroup& group : groups) bytes += group.bytes;
@@ -90,11 +88,12 @@ TEST(StatesBelow, TheStepIsTheSameWithinAnyBudget) {
     std::vector<StateGroup> groups = state_groups(one.program, 0);
     groups.resize(1 + random() % groups.size());
     const std::int64_t least = least_budget(one.program, groups);
-    EXPECT_FALSE(with_states_below(one.program, groups, Tier::Disk, links, least - 1).has_value());
+    EXPECT_FALSE(
+        with_states_below(one.program, groups, Tier::Disk, tier_links, least - 1).has_value());
     const Prediction before = replay(one.program);
     const Outcome wanted = interpret({{&one.graph, &one.program}}, LaneTiming::Early);
     for (const std::int64_t budget : {least, least + bytes_of(groups) / 3, before.peak_bytes}) {
-      const auto moved = with_states_below(one.program, groups, Tier::Disk, links, budget);
+      const auto moved = with_states_below(one.program, groups, Tier::Disk, tier_links, budget);
       ASSERT_TRUE(moved.has_value());
       const Prediction after = replay(*moved);
       EXPECT_LE(after.peak_bytes, budget);
@@ -126,7 +125,7 @@ class Planted : public testing::Test {
  protected:
   Planted() {
     one_ = tiered_case(3, Tier::Disk);
-    moved_ = with_states_below(one_.program, state_groups(one_.program, 0), Tier::Disk, links,
+    moved_ = with_states_below(one_.program, state_groups(one_.program, 0), Tier::Disk, tier_links,
                                replay(one_.program).peak_bytes)
                  .value();
   }

@@ -23,8 +23,6 @@
 namespace garonne::plan::test {
 namespace {
 
-const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
-
 // Equally many numbers of all parameters, or as many as they have rows and columns, and more that
 // follow from these.
 std::vector<TensorSums> rounds_of(unsigned seed) {
@@ -67,7 +65,7 @@ TEST(TensorSums, HaveOneInstructionAnUpdateAndStatesMoveWithThem) {
     std::int64_t budget = replay(one.program).peak_bytes - bytes;
     std::optional<Program> moved;
     for (; !moved; budget += 1024)
-      moved = with_states_below(one.program, groups, Tier::Disk, links, budget);
+      moved = with_states_below(one.program, groups, Tier::Disk, tier_links, budget);
     ++moved_cases;
     EXPECT_LT(moved->peak_bytes, replay(one.program).peak_bytes);
     expect_proved_alone(*moved, one.graph);
@@ -87,7 +85,7 @@ TEST(TensorSums, TheHostMakesThoseOfItsUpdatesItself) {
     EXPECT_EQ(groups.size(), state_groups(one.program, 0).size());
     if (seed % 2 == 1) groups.resize((groups.size() + 1) / 2);
     for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
-      const Program moved = with_updates_on_host(one.program, groups, links, 1e9, when);
+      const Program moved = with_updates_on_host(one.program, groups, tier_links, 1e9, when);
       expect_proved_alone(moved, one.graph);
       EXPECT_EQ(count_of(moved, Operation::SumTensors),
                 static_cast<int>(rounds.size()) * count_of(moved, Operation::Update));
@@ -116,7 +114,7 @@ TEST(TensorSums, ThatRanksAddUpStayOnTheDevice) {
       EXPECT_NO_THROW(check_trained_together(ranks));
       if (zero != 1) continue;
       // On the host all the same.
-      EXPECT_THROW(prove(with_updates_on_host(ranks[0], state_groups(ranks[0], 0), links, 1e9,
+      EXPECT_THROW(prove(with_updates_on_host(ranks[0], state_groups(ranks[0], 0), tier_links, 1e9,
                                               GradientCopies::AtTheEnd),
                          one.graph),
                    ReplayError);

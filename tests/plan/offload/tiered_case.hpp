@@ -8,6 +8,11 @@
 
 namespace garonne::plan::test {
 
+// Of a tier below the device: seconds and bytes per second on the way out, and in.
+inline const TierLinks tier_links = {{1e-6, 1e9}, {2e-6, 2e9}};
+
+constexpr std::int64_t plenty = std::int64_t{1} << 40;  // bytes that limit nothing
+
 struct TieredCase {
   ModelGraph graph;
   StepShape step;

@@ -15,7 +15,7 @@ namespace {
 
 using enum PipelineWork;
 
-PipelineSchedule make(const std::string& name, int stages, int micro_batches) {
+PipelineSchedule made_schedule(const std::string& name, int stages, int micro_batches) {
   PipelineRequest request;
   request.stages = stages;
   request.micro_batches = micro_batches;
@@ -44,7 +44,7 @@ void expect_fault(const PipelineSchedule& schedule, int device, PipelineWork wor
 
 TEST(ScheduleCheck, ALostOperation) {
   for (const auto work : {Forward, BackwardInput, BackwardWeight}) {
-    PipelineSchedule schedule = make("zb-h1", 4, 6);
+    PipelineSchedule schedule = made_schedule("zb-h1", 4, 6);
     auto& order = schedule.order[2];
     order.erase(order.begin() + static_cast<std::ptrdiff_t>(find(order, work, 0, 3)));
     if (work == Forward) {
@@ -55,7 +55,7 @@ TEST(ScheduleCheck, ALostOperation) {
       expect_fault(schedule, 2, BackwardWeight, 0, 3, "is missing");
     }
   }
-  PipelineSchedule schedule = make("1f1b", 4, 6);
+  PipelineSchedule schedule = made_schedule("1f1b", 4, 6);
   std::erase_if(schedule.order[3],
                 [](const auto& operation) { return operation.micro_batch == 5; });
   expect_fault(schedule, 3, Forward, 0, 5, "is missing");
@@ -63,11 +63,11 @@ TEST(ScheduleCheck, ALostOperation) {
 
 TEST(ScheduleCheck, AnOperationTooMany) {
   for (const auto work : {Forward, BackwardInput, BackwardWeight}) {
-    PipelineSchedule schedule = make("zb-v", 3, 6);
+    PipelineSchedule schedule = made_schedule("zb-v", 3, 6);
     schedule.order[1].push_back({work, 1, 4, false});
     expect_fault(schedule, 1, work, 1, 4, "runs twice");
   }
-  PipelineSchedule schedule = make("zb-h1", 3, 6);
+  PipelineSchedule schedule = made_schedule("zb-h1", 3, 6);
   schedule.order[1].push_back({Backward, 0, 4, false});
   expect_fault(schedule, 1, Backward, 0, 4, "runs twice");
   schedule.order[1].back() = {Forward, 0, 6, false};
@@ -79,24 +79,24 @@ TEST(ScheduleCheck, AnOperationTooMany) {
 }
 
 TEST(ScheduleCheck, WeightsBeforeInputs) {
-  PipelineSchedule schedule = make("zb-h2", 4, 8);
+  PipelineSchedule schedule = made_schedule("zb-h2", 4, 8);
   auto& order = schedule.order[1];
   std::swap(order[find(order, BackwardInput, 0, 5)], order[find(order, BackwardWeight, 0, 5)]);
   expect_fault(schedule, 1, BackwardWeight, 0, 5, "before the gradient of the input");
 }
 
 TEST(ScheduleCheck, Recomputation) {
-  PipelineSchedule schedule = make("varuna", 4, 8);
+  PipelineSchedule schedule = made_schedule("varuna", 4, 8);
   auto& order = schedule.order[0];
   const std::size_t recompute = find(order, Recompute, 0, 3);
   std::swap(order[recompute], order[recompute + 1]);
   expect_fault(schedule, 0, Backward, 0, 3, "before its recompute");
 
-  schedule = make("varuna", 4, 8);
+  schedule = made_schedule("varuna", 4, 8);
   schedule.recomputed.clear();
   expect_fault(schedule, 0, Recompute, 0, 0, "keeps its activations");
 
-  schedule = make("varuna", 4, 8);
+  schedule = made_schedule("varuna", 4, 8);
   schedule.order[1].push_back({Recompute, 0, 2, false});
   expect_fault(schedule, 1, Recompute, 0, 2, "runs twice");
   schedule.order[1].pop_back();
@@ -107,7 +107,7 @@ TEST(ScheduleCheck, Recomputation) {
 // Device 1 takes the micro-batches in another order than device 0 hands them down and device 2
 // hands their gradients up.
 TEST(ScheduleCheck, ADeadlockNamesWhoWaitsForWhom) {
-  PipelineSchedule schedule = make("1f1b", 2, 4);
+  PipelineSchedule schedule = made_schedule("1f1b", 2, 4);
   // Device 0: F0 F1 B0 …; device 1 wants micro-batch 3 first, which device 0 begins after B1.
   auto& order = schedule.order[1];
   std::rotate(order.begin(), order.begin() + 6, order.end());
@@ -148,7 +148,7 @@ TEST(ScheduleCheck, TheShortGroupOfInterleaving) {
 }
 
 TEST(ScheduleCheck, Directions) {
-  PipelineSchedule schedule = make("chimera", 4, 4);
+  PipelineSchedule schedule = made_schedule("chimera", 4, 4);
   for (auto& operation : schedule.order[2]) {
     if (operation.micro_batch == 1) operation.chunk = 1;
   }
@@ -160,7 +160,7 @@ TEST(ScheduleCheck, Directions) {
 }
 
 TEST(ScheduleCheck, Overlaps) {
-  const PipelineSchedule good = make("dualpipev", 3, 8);
+  const PipelineSchedule good = made_schedule("dualpipev", 3, 8);
   PipelineSchedule schedule = good;
   schedule.order[0].back().overlaps_next = true;
   expect_fault(schedule, 0, BackwardWeight, schedule.order[0].back().chunk,
@@ -176,11 +176,11 @@ TEST(ScheduleCheck, Overlaps) {
   ASSERT_TRUE(fault.has_value());
   EXPECT_NE(fault->reason.find("overlaps the next again"), std::string::npos);
   // The last device's backward of a micro-batch needs the forward beside it.
-  PipelineSchedule last = make("1f1b", 2, 2);
+  PipelineSchedule last = made_schedule("1f1b", 2, 2);
   last.order[1][0].overlaps_next = true;
   expect_fault(last, 1, Forward, 0, 0, "needs it");
   // Through the other device: each of the pair waits for what follows from its partner.
-  PipelineSchedule circle = make("interleaved", 2, 2);
+  PipelineSchedule circle = made_schedule("interleaved", 2, 2);
   circle.order[0] = {{Forward, 0, 0, false},  {Forward, 0, 1, false},  {Forward, 1, 0, false},
                      {Forward, 1, 1, true},   {Backward, 1, 0, false}, {Backward, 1, 1, false},
                      {Backward, 0, 0, false}, {Backward, 0, 1, false}};
@@ -199,18 +199,18 @@ TEST(ScheduleCheck, Shape) {
     const auto fault = find_fault(schedule);
     return fault ? describe(*fault) : std::string();
   };
-  PipelineSchedule schedule = make("1f1b", 2, 2);
+  PipelineSchedule schedule = made_schedule("1f1b", 2, 2);
   schedule.order.pop_back();
   EXPECT_EQ(reason(schedule), "there are 1 lists of operations for 2 devices");
-  schedule = make("1f1b", 2, 2);
+  schedule = made_schedule("1f1b", 2, 2);
   schedule.placement = ChunkPlacement::V;
   EXPECT_EQ(reason(schedule), "placement v has two chunks a device, not 1");
-  schedule = make("1f1b", 2, 2);
+  schedule = made_schedule("1f1b", 2, 2);
   schedule.micro_batches = 0;
   EXPECT_EQ(reason(schedule), "devices, micro-batches and chunks are at least 1");
   schedule.micro_batches = 1 << 30;
   EXPECT_NE(reason(schedule).find("is more than"), std::string::npos);
-  schedule = make("varuna", 2, 2);
+  schedule = made_schedule("varuna", 2, 2);
   schedule.recomputed.push_back({2, 0});
   EXPECT_EQ(reason(schedule), "there is no chunk 0 on a device 2 to recompute");
 }
@@ -259,7 +259,7 @@ TEST(ScheduleCheck, AgreesWithASlowReferenceOnDamage) {
   for (int round = 0; round < 4000; ++round) {
     const std::string name(kinds[random() % kinds.size()].name);
     if (name == "file") continue;
-    PipelineSchedule schedule = make(name, 2 * (1 + static_cast<int>(random() % 3)), 8);
+    PipelineSchedule schedule = made_schedule(name, 2 * (1 + static_cast<int>(random() % 3)), 8);
     damage(schedule, random);
     const PipelineCosts costs = even_costs(schedule, {1, 1, 1});
     const bool legal = slow_starts(schedule, costs).has_value();

@@ -14,16 +14,10 @@
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_json.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/pipeline/slow_pipeline.hpp"
 
 namespace garonne::plan::test {
 namespace {
-
-PipelineRequest request(int stages, int micro_batches) {
-  PipelineRequest result;
-  result.stages = stages;
-  result.micro_batches = micro_batches;
-  return result;
-}
 
 // One device as "F0 b0 w0", with a stroke for chunk 1 and "&" before what overlaps.
 std::string shown(const std::vector<PipelineOperation>& order) {

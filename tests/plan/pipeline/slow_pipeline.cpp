@@ -30,6 +30,13 @@ struct Ended {
 
 }  // namespace
 
+PipelineRequest request(int stages, int micro_batches) {
+  PipelineRequest result;
+  result.stages = stages;
+  result.micro_batches = micro_batches;
+  return result;
+}
+
 std::optional<std::vector<std::vector<double>>> slow_starts(const PipelineSchedule& schedule,
                                                             const PipelineCosts& costs) {
   const bool bidirectional = schedule.placement == ChunkPlacement::Bidirectional;

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "plan/pipeline/schedule.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
 
 namespace garonne::plan::test {
+
+// Of that size, with nothing else asked for.
+PipelineRequest request(int stages, int micro_batches);
 
 // Start of every operation, by device and position; nothing where the schedule does not compute
 // every gradient exactly once, or waits for ever.

@@ -8,18 +8,12 @@
 #include "base/error.hpp"
 #include "plan/pipeline/comparison.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/pipeline/slow_pipeline.hpp"
 #include "plan/pipeline/timeline_svg.hpp"
 #include "plan/pipeline/timeline_text.hpp"
 
 namespace garonne::plan::test {
 namespace {
-
-PipelineRequest request(int stages, int micro_batches) {
-  PipelineRequest result;
-  result.stages = stages;
-  result.micro_batches = micro_batches;
-  return result;
-}
 
 struct Simulated {
   PipelineSchedule schedule;

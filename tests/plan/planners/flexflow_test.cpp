@@ -125,11 +125,11 @@ class EveryState {
   double best_ = never;
 };
 
-constexpr unsigned instances = 200;
+constexpr unsigned instances_of_graphs = 200;
 
 TEST(NamedPlanners, FlexflowReachesTheBestState) {
   unsigned reached = 0;
-  for (unsigned seed = 0; seed < instances; ++seed) {
+  for (unsigned seed = 0; seed < instances_of_graphs; ++seed) {
     const PlannerInputs inputs = test::random_inputs(seed);
     const NamedChoice choice = test::ask("flexflow", inputs);
     test::expect_sound(choice, inputs, seed);
@@ -140,7 +140,7 @@ TEST(NamedPlanners, FlexflowReachesTheBestState) {
     reached += choice.seconds <= best * (1 + 1e-9) ? 1 : 0;
   }
   RecordProperty("reached", static_cast<int>(reached));
-  EXPECT_GE(reached, instances * 95 / 100);
+  EXPECT_GE(reached, instances_of_graphs * 95 / 100);
 }
 
 }  // namespace

@@ -56,17 +56,17 @@ Objections objections(const Program& program, const ModelGraph& graph) {
   return found;
 }
 
-struct Case {
+struct WrongContent {
   ModelGraph graph;
   Program program;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> made;
+std::vector<WrongContent> cases() {
+  std::vector<WrongContent> made;
   for (unsigned seed = 1; seed <= 6; ++seed) {
     for (int zero = 0; zero <= 3; ++zero) {
       for (const char* policy : {"keep-all", "full"}) {
-        Case one;
+        WrongContent one;
         one.graph = random_graph(seed);
         StepShape step = step_shape(2, zero > 0 ? 2 : 1, 1000);
         step.zero = zero;
@@ -77,7 +77,7 @@ std::vector<Case> cases() {
     }
     // Of a tensor rank.
     for (const char* policy : {"keep-all", "full"}) {
-      Case one;
+      WrongContent one;
       one.graph = with_collectives(random_graph(seed), seed);
       one.program = make_training_program(one.graph, tensor_step_shape(2, 1, 1000),
                                           same_for_all(schedule_of(one.graph, policy), 2));
@@ -93,7 +93,7 @@ TEST(Mutants, SwappedBuffersOfOneSizeAreFound) {
   int by_replay = 0;
   int by_order = 0;
   int by_contents = 0;
-  for (const Case& one : cases()) {
+  for (const WrongContent& one : cases()) {
     ASSERT_FALSE(objections(one.program, one.graph).any());
     std::mt19937 random(7);
     const auto buffers = static_cast<int>(one.program.buffers.size());
@@ -131,7 +131,7 @@ TEST(Mutants, SwappedBuffersOfOneSizeAreFound) {
 TEST(Mutants, WhatIsLiveAndWrongIsFound) {
   int other_batch = 0;
   int lost = 0;
-  for (const Case& one : cases()) {
+  for (const WrongContent& one : cases()) {
     for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
       const Instruction& instruction = one.program.instructions[i];
       if (is_backward(instruction.operation)) {
@@ -158,8 +158,8 @@ TEST(Mutants, WhatIsLiveAndWrongIsFound) {
 }
 
 // A stage of two whose parameters have copies on the other one, or none.
-std::optional<Case> tied_stage(unsigned seed) {
-  Case one;
+std::optional<WrongContent> tied_stage(unsigned seed) {
+  WrongContent one;
   StepShape step = step_shape(2, 1, 0);
   try {
     PipelineRequest request;
@@ -181,7 +181,7 @@ std::optional<Case> tied_stage(unsigned seed) {
 TEST(Mutants, SumsOverCopiesAreOfWhatHasCopies) {
   int found = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
-    const std::optional<Case> one = tied_stage(seed);
+    const std::optional<WrongContent> one = tied_stage(seed);
     if (!one) continue;
     ASSERT_FALSE(objections(one->program, one->graph).any());
     for (std::size_t i = 0; i < one->program.instructions.size(); ++i) {
@@ -202,7 +202,7 @@ TEST(Mutants, SumsOverCopiesAreOfWhatHasCopies) {
 // A shard that was updated is the others' only once it is gathered.
 TEST(Mutants, WhatIsUpdatedIsGathered) {
   int found = 0;
-  for (const Case& one : cases()) {
+  for (const WrongContent& one : cases()) {
     for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
       const Instruction& gather = one.program.instructions[i];
       if (gather.operation != Operation::AllGather || gather.arguments.exchanged >= 0 ||
@@ -223,7 +223,7 @@ TEST(Mutants, WhatIsUpdatedIsGathered) {
 // All ranks sum the loss and the squares, and nothing else.
 TEST(Mutants, WhatAllRanksSumAreTheSumsOfTheStep) {
   int found = 0;
-  for (const Case& one : cases()) {
+  for (const WrongContent& one : cases()) {
     for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
       const Instruction& sum = one.program.instructions[i];
       if (sum.operation != Operation::AllReduce || sum.channel->group != GroupAxis::World) continue;
@@ -252,7 +252,7 @@ TEST(Mutants, AnyNumberOfAFileIsRefusedOrRead) {
   std::mt19937 random(11);
   int read = 0;
   int refused = 0;
-  for (const Case& one : cases()) {
+  for (const WrongContent& one : cases()) {
     auto json = nlohmann::json::parse(to_json(one.program, {0}, {}).dump());
     std::vector<nlohmann::json*> numbers;
     numbers_of(json, numbers);

@@ -73,7 +73,8 @@ TEST(DividedPasses, MeetBesideComputeToo) {
   }
 }
 
-Instruction& first_of(Program& program, const std::function<bool(const Instruction&)>& wanted) {
+Instruction& first_instruction(Program& program,
+                               const std::function<bool(const Instruction&)>& wanted) {
   return *std::find_if(program.instructions.begin(), program.instructions.end(), wanted);
 }
 
@@ -102,16 +103,18 @@ TEST(DividedPasses, AreRefusedWhereTheyAreNotWhole) {
           std::find_if(damaged.instructions.begin(), damaged.instructions.end(), meets);
       damaged.instructions.insert(found, Instruction(*found));
     });
-    refused("another group",
-            [](Program& damaged) { first_of(damaged, meets).channel->group = GroupAxis::World; });
-    refused("another collective than the node's", [](Program& damaged) {
-      first_of(damaged, meets).operation = Operation::ReduceScatter;
+    refused("another group", [](Program& damaged) {
+      first_instruction(damaged, meets).channel->group = GroupAxis::World;
     });
-    refused("has not begun", [](Program& damaged) { first_of(damaged, meets).node_index = 0; });
+    refused("another collective than the node's", [](Program& damaged) {
+      first_instruction(damaged, meets).operation = Operation::ReduceScatter;
+    });
+    refused("has not begun",
+            [](Program& damaged) { first_instruction(damaged, meets).node_index = 0; });
     refused("meets other ranks within a pass", [](Program& damaged) {
-      Instruction& pass =
-          first_of(damaged, [](const Instruction& other) { return is_forward(other.operation); });
-      pass.channel = first_of(damaged, meets).channel;
+      Instruction& pass = first_instruction(
+          damaged, [](const Instruction& other) { return is_forward(other.operation); });
+      pass.channel = first_instruction(damaged, meets).channel;
     });
     refused("not divided", [&](Program& damaged) {
       damaged = make_undivided_program(one.graph, one.step, one.schedule);

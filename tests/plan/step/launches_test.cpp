@@ -102,7 +102,7 @@ struct OptimizerLaunches {
   std::vector<int> of_vector = {};
 };
 
-const std::vector<OptimizerLaunches> optimizers = {
+const std::vector<OptimizerLaunches> launches_of_optimizers = {
     {{{.name = "first_moment"}, {.name = "second_moment"}}, {}},
     {{{.name = "first_moment"}, {.name = "second_moment"}}, {{.numbers = 2}}, 1, {4}, {0}},
     {{{.name = "row_moment", .blocks = StateBlocks::of_side(MatrixSide::Rows)},
@@ -118,7 +118,7 @@ TEST(Launches, SumsAndUpdatesHaveThoseOfTheirOptimizer) {
     graph.parameters[p].shape =
         p % 3 == 0 ? std::vector<std::int64_t>{10} : std::vector<std::int64_t>{5, 2};
   int with_sums = 0;
-  for (const OptimizerLaunches& optimizer : optimizers) {
+  for (const OptimizerLaunches& optimizer : launches_of_optimizers) {
     for (const int ranks : {1, 2}) {
       StepShape step = on_a_gpu(step_shape(1, ranks, 4096));
       step.zero = ranks == 1 ? 0 : 1;
@@ -161,7 +161,7 @@ TEST(Launches, AMeasuredUpdateSaysWhatAKernelTakesToIssue) {
   apply_costs(costs, "adamw", "bfloat16", graph, step);
   EXPECT_EQ(step.kernels.issue, 4e-6);
   // Adafactor's are two.
-  step.optimizer_states = optimizers.back().states;
+  step.optimizer_states = launches_of_optimizers.back().states;
   costs.rows[step_cost_key("adafactor", "bfloat16")].forward_issue_seconds = 7e-6;
   apply_costs(costs, "adafactor", "bfloat16", graph, step);
   EXPECT_EQ(step.kernels.issue, 3.5e-6);

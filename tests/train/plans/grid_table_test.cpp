@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "nn/gpt/gpt.hpp"
+#include "train/mebibyte.hpp"
 
 namespace garonne::train {
 namespace {
-
-constexpr std::int64_t mebibyte = 1048576;
 
 // Hosts of `ranks_on_host` ranks; a rank holds what its stage does.
 std::vector<GridRow> rows_of(const Grid& grid, int ranks_on_host) {

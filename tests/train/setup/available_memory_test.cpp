@@ -9,12 +9,12 @@
 #include <map>
 #include <string>
 
+#include "train/mebibyte.hpp"
+
 namespace garonne::train::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
 class MadeUpSystem : public ::testing::Test {
  protected:

@@ -6,11 +6,10 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "train/mebibyte.hpp"
 
 namespace garonne::train {
 namespace {
-
-constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
 TEST(Communicators, AreOfTheGroupsOfARank) {
   const Grid grid({.data = 4, .pipeline = 3, .tensor = 2});
