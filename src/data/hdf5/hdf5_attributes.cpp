@@ -43,11 +43,6 @@ std::vector<std::string> read_strings(hid_t attribute, hid_t type, const std::st
   return texts;
 }
 
-bool is_number(hid_t type) {
-  const H5T_class_t kind = H5Tget_class(type);
-  return (kind == H5T_INTEGER || kind == H5T_FLOAT) && H5Tget_size(type) <= sizeof(double);
-}
-
 void write_text(hid_t object, const std::string& path, const std::string& label,
                 const std::string& name, const std::string& value) {
   const Hdf5Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, path, label);
@@ -125,7 +120,7 @@ std::vector<double> Hdf5Attributes::numbers(const std::string& name) const {
     std::copy(truths.begin(), truths.end(), values.begin());
     return values;
   }
-  if (!is_number(type.get())) {
+  if (number_type(type.get()).family == NumberFamily::Other) {
     throw IoError(path_, fmt::format("{} is not a number", label(name)));
   }
   check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), path_, label(name));
@@ -178,7 +173,8 @@ std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   const Hdf5Handle attribute =
       own(H5Aopen(handle_.get(), name.c_str(), H5P_DEFAULT), H5Aclose, path_, label);
   const Hdf5Handle type = own(H5Aget_type(attribute.get()), H5Tclose, path_, label);
-  if (H5Tget_class(type.get()) != H5T_INTEGER || !is_number(type.get())) {
+  if (H5Tget_class(type.get()) != H5T_INTEGER ||
+      number_type(type.get()).family == NumberFamily::Other) {
     throw IoError(path_, fmt::format("{} is not an integer", label));
   }
   if (elements_of(attribute.get(), H5Tget_size(type.get()), path_, label) != 1) {

@@ -34,26 +34,6 @@ std::int64_t bounded_product(std::int64_t one, std::int64_t other) {
   return __builtin_mul_overflow(one, other, &product) ? no_limit : product;
 }
 
-NumberType number_type(hid_t type) {
-  NumberType number;
-  const std::size_t bytes = H5Tget_size(type);
-  if (bytes > std::numeric_limits<int>::max()) return number;
-  number.bytes = static_cast<int>(bytes);
-  if (bytes > sizeof(double)) return number;
-  switch (H5Tget_class(type)) {
-    case H5T_INTEGER:
-      number.family =
-          H5Tget_sign(type) == H5T_SGN_NONE ? NumberFamily::Unsigned : NumberFamily::Signed;
-      break;
-    case H5T_FLOAT:
-      number.family = NumberFamily::Floating;
-      break;
-    default:
-      break;
-  }
-  return number;
-}
-
 void expect_size(std::span<const std::int64_t> shape, std::size_t size) {
   const std::int64_t elements =
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());

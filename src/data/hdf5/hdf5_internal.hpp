@@ -52,6 +52,10 @@ void check(herr_t status, const std::string& path, const std::string& what);
 // `kind "name"` as messages write it: `dataset "a/b"`.
 std::string labelled(const char* kind, const std::string& name);
 
+// What HDF5 can read as a number. A type whose bits are not all within its bytes, as damaged files
+// have them, is none: HDF5 1.10 takes it as it is and reads or writes elsewhere.
+NumberType number_type(hid_t type);
+
 // Whether the object `name` is in the file. IoError where a component of the name is a soft link,
 // an external one or one of a user's kind: it could lead anywhere.
 bool find_object(hid_t file, const std::string& name, const std::string& path);
