@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -34,10 +33,15 @@ std::int64_t bounded_product(std::int64_t one, std::int64_t other) {
   return __builtin_mul_overflow(one, other, &product) ? no_limit : product;
 }
 
+// Of an array of this shape, or no_limit where that is less. A file can declare sizes whose product
+// is none of std::int64_t, and after them one of 0.
+std::int64_t element_count(std::span<const std::int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, bounded_product);
+}
+
 void expect_size(std::span<const std::int64_t> shape, std::size_t size) {
-  const std::int64_t elements =
-      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-  expect(elements == static_cast<std::int64_t>(size), "a box and its values differ in size");
+  expect(element_count(shape) == static_cast<std::int64_t>(size),
+         "a box and its values differ in size");
 }
 
 // Of an array of this shape. HDF5 takes elements of chunks one by one, at a fiftieth of the rate,
@@ -334,8 +338,7 @@ void Hdf5Dataset::read_steps(const Hdf5Box& origin, std::span<const std::int64_t
 
 template <typename T>
 std::vector<T> Hdf5Dataset::read_all(std::int64_t most) const {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : shape_) elements = bounded_product(elements, size);
+  const std::int64_t elements = element_count(shape_);
   if (elements > most) {
     fail(fmt::format("has {} elements, {}; at most {} are read at once", elements,
                      shape_text(shape_), most));
