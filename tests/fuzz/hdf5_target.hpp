@@ -20,10 +20,11 @@
 
 namespace garonne::fuzz {
 
-// One program for all inputs, that need not start one each. It ends what takes more than a second
-// by itself; by the clock that may be long where the machine is busy.
+// One program for all inputs, that need not start one each. It ends by itself what takes longer
+// than any of their small files does, since many have no end; by the clock that may be long where
+// the machine is busy.
 inline const std::shared_ptr<data::ForeignReader>& foreign_reader() {
-  static const auto reader = std::make_shared<data::ForeignReader>("", 60.0);
+  static const auto reader = std::make_shared<data::ForeignReader>("", 60.0, 0.1);
   return reader;
 }
 

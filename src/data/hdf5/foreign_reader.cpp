@@ -85,7 +85,8 @@ void ForeignReader::start(const std::string& path) {
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  char* const arguments[] = {const_cast<char*>(program_name), nullptr};
+  std::string seconds = fmt::format("{}", least_seconds_);
+  char* const arguments[] = {const_cast<char*>(program_name), seconds.data(), nullptr};
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!std::string_view(*entry).starts_with("GLIBC_TUNABLES=")) environment.push_back(*entry);

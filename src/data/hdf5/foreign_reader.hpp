@@ -22,9 +22,17 @@ namespace garonne::data {
 // For one thread at a time. Several files may share one.
 class ForeignReader {
  public:
-  // `program` is for tests; empty = the one beside the running program.
-  explicit ForeignReader(std::string program = "", double patience_seconds = 30)
-      : program_(std::move(program)), patience_seconds_(patience_seconds) {}
+  // Of processor time, for a question or an object of a walk, beside what the bytes of the file
+  // take: what a file holds is read in a tenth of it, and who waits for a loop to end is told soon.
+  static constexpr double usual_seconds = 1;
+
+  // `program` is for tests; empty = the one beside the running program. So are the seconds that are
+  // waited for an answer, and those in place of usual_seconds, at least a millisecond.
+  explicit ForeignReader(std::string program = "", double patience_seconds = 30,
+                         double least_seconds = usual_seconds)
+      : program_(std::move(program)),
+        patience_seconds_(patience_seconds),
+        least_seconds_(least_seconds) {}
   ForeignReader(const ForeignReader&) = delete;
   ForeignReader& operator=(const ForeignReader&) = delete;
   ~ForeignReader() { stop(); }
@@ -52,6 +60,7 @@ class ForeignReader {
 
   std::string program_;
   double patience_seconds_;
+  double least_seconds_;
   pid_t process_ = -1;
   int socket_ = -1;
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -23,9 +24,8 @@ namespace garonne::data {
 namespace {
 
 constexpr rlim_t most_memory = (rlim_t{1} << 30) + guarded_address_bytes;
-// Of processor time, for a question or an object of a walk: what a file holds is read in a tenth of
-// it, and who waits for a loop to end is told soon. And for a walk.
-constexpr double least_seconds = 1;
+// Of processor time, for a question or an object of a walk, beside those that the caller gives. And
+// for a walk.
 constexpr double seconds_per_byte = 1e-7;
 constexpr double most_seconds = 20;
 // Of a file of thousands of like groups the first ones tell enough.
@@ -337,6 +337,8 @@ hid_t open_file(const std::string& path) {
 // The file that is asked about.
 class OpenFile {
  public:
+  explicit OpenFile(double least_seconds) : least_seconds_(least_seconds) {}
+
   std::string answer(const ForeignQuestion& question) {
     const TimeLeft time(seconds_of_part(question.path));
     time.begin_part();
@@ -352,10 +354,10 @@ class OpenFile {
   }
 
  private:
-  static double seconds_of_part(const std::string& path) {
+  double seconds_of_part(const std::string& path) const {
     struct stat status = {};
-    if (stat(path.c_str(), &status) != 0) return least_seconds;
-    const double seconds = least_seconds + seconds_per_byte * static_cast<double>(status.st_size);
+    if (stat(path.c_str(), &status) != 0) return least_seconds_;
+    const double seconds = least_seconds_ + seconds_per_byte * static_cast<double>(status.st_size);
     return std::min(seconds, most_seconds);
   }
 
@@ -399,16 +401,20 @@ class OpenFile {
     return {};
   }
 
+  double least_seconds_;
   hid_t file_ = -1;
 };
 
 }  // namespace
 }  // namespace garonne::data
 
-int main() {
+// Its argument: the seconds that a question has at least.
+int main(int count, char** arguments) {
   using namespace garonne::data;
+  const double least_seconds = count == 2 ? std::strtod(arguments[1], nullptr) : 0;
+  if (!(least_seconds > 0)) return EXIT_FAILURE;
   prepare_program();
-  OpenFile file;  // of each process its own
+  OpenFile file(least_seconds);  // of each process its own
   const int code = keep_answering(
       guard_memory, [&](const ForeignQuestion& question) { return file.answer(question); });
   // Without what HDF5 and others do at an end.

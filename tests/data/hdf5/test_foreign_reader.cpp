@@ -41,6 +41,8 @@ TEST(ForeignReader, SaysHowItsProgramEnded) {
   testing::expect_io_error("x.h5", "HDF5 found no end", [&] { ask(hangs); });
   ForeignReader leaves(program("leave", "exit 3"));
   testing::expect_io_error("x.h5", "HDF5 ended", [&] { ask(leaves); });
+  ForeignReader hurries(program("hurry", "test $1 = 0.25 && kill -PROF $$"), 30, 0.25);
+  testing::expect_io_error("x.h5", "HDF5 found no end", [&] { ask(hurries); });
   ForeignReader absent(scratch.path("absent"));
   testing::expect_io_error("x.h5", "cannot start", [&] { ask(absent); });
   // Answers that are too long are not believed.
