@@ -133,6 +133,7 @@ void Maker::array(const Words& words) {
   if (words[3] != "scalar" && words[3] != "null") extent = extent_of(words[3]);
   const std::size_t elements = words[3] == "null" ? 0 : elements_of(extent);
   bool packed = false;
+  bool narrowed = false;
   // What is not: others' files, and what takes long.
   bool written = elements > 0 && elements <= most_elements &&
                  elements * std::max<std::size_t>(H5Tget_size(type), 1) <= most_bytes;
@@ -153,7 +154,9 @@ void Maker::array(const Words& words) {
     } else if (option == "fletcher32") {
       H5Pset_fletcher32(properties);
     } else if (option == "nbit") {
-      H5Pset_nbit(properties);
+      // Twice, it has no parameters the second time, and crashes without them.
+      if (!narrowed) H5Pset_nbit(properties);
+      narrowed = true;
     } else if (option == "lzf" || option == "packed") {
       const auto bytes = static_cast<unsigned>(elements * H5Tget_size(type));
       const unsigned values[] = {
