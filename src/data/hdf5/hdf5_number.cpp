@@ -11,7 +11,7 @@ namespace garonne::data {
 
 namespace {
 
-// The bits count, counted from first, of which `bits` are there.
+// Bits `first`, first + 1, … of a number, `count` of them.
 struct BitRange {
   std::size_t first = 0;
   std::size_t count = 0;
