@@ -82,6 +82,9 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, 
   if (rank > 0) check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), path_, label);
   const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
   type_ = number_type(type.get());
+  if (type_.bytes == 0) {  // and not as many as can be counted with
+    fail(fmt::format("has elements of {} bytes; the file is damaged", H5Tget_size(type.get())));
+  }
   declared_bytes_ = std::max<std::int64_t>(type_.bytes, 1);
   bool empty = H5Sget_simple_extent_type(space.get()) == H5S_NULL;
   for (const hsize_t size : extent) {

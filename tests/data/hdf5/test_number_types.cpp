@@ -109,6 +109,33 @@ TEST(NumberTypes, ThatSayTheirBitsLieElsewhereAreRefused) {
   expect_refused(scratch, testing::read_bytes(path), four_bytes, damages_of_floats);
 }
 
+// What HDF5 copies of one that lies in the header of its dataset.
+TEST(NumberTypes, AreNotGiantInASmallDataset) {
+  const Scratch scratch;
+  const std::string path = scratch.path("compact.h5");
+  {
+    const ForeignFile file(path);
+    const hsize_t count = 3;
+    const hid_t space = H5Screate_simple(1, &count, nullptr);
+    const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(properties, H5D_COMPACT);
+    const hid_t dataset =
+        H5Dcreate2(file.get(), "a", H5T_STD_I16LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    const std::int16_t values[] = {1, -2, 3};
+    EXPECT_GE(H5Dwrite(dataset, H5T_NATIVE_INT16, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+  }
+  std::string bytes = testing::read_bytes(path);
+  const std::size_t place = bytes.find(two_bytes);
+  ASSERT_NE(place, std::string::npos);
+  bytes.replace(place + 6, 2, "\xff\xff");
+  const std::string giant = scratch.write("giant.h5", bytes);
+  expect_io_error(giant, "has elements of 4294901762 bytes; the file is damaged",
+                  [&] { Hdf5File::open(giant).dataset("a").hash_of_chunk(false); });
+}
+
 TEST(NumberTypes, ThatAreUnusualAreRead) {
   const Scratch scratch;
   const std::uint8_t big[] = {0, 1, 0xFF, 0xFE, 0, 3};
