@@ -85,7 +85,7 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, 
   if (type_.bytes == 0) {  // and not as many as can be counted with
     fail(fmt::format("has elements of {} bytes; the file is damaged", H5Tget_size(type.get())));
   }
-  declared_bytes_ = std::max<std::int64_t>(type_.bytes, 1);
+  declared_bytes_ = type_.bytes;
   bool empty = H5Sget_simple_extent_type(space.get()) == H5S_NULL;
   for (const hsize_t size : extent) {
     if (size > static_cast<hsize_t>(no_limit)) fail("has a dimension without a size");
@@ -122,7 +122,7 @@ void Hdf5Dataset::read_layout(VirtualData virtual_data) {
     }
     chunk_elements_ = 1;
     for (const hsize_t size : chunk) {
-      const std::int64_t limit = largest_chunk_bytes / std::max(type_.bytes, 1) / chunk_elements_;
+      const std::int64_t limit = largest_chunk_bytes / type_.bytes / chunk_elements_;
       if (size > static_cast<hsize_t>(limit)) fail("its chunks are larger than 256 MiB");
       if (size == 0) fail("its chunks are empty");
       chunk_elements_ *= static_cast<std::int64_t>(size);
@@ -163,7 +163,7 @@ void Hdf5Dataset::read_filters(std::int64_t properties) {
           "installs it (liblzf-dev) and builds again, and h5repack -f GZIP=1 makes a file without");
     }
     // The filter is told how long a chunk is, and HDF5 believes that it was.
-    const std::int64_t chunk_bytes = chunk_elements_ * std::max(type_.bytes, 1);
+    const std::int64_t chunk_bytes = chunk_elements_ * type_.bytes;
     if (count < 3 || static_cast<std::int64_t>(values[2]) != chunk_bytes) {
       fail(fmt::format(
           "its LZF filter is of chunks of {} bytes, but they have {}; the file is damaged",
@@ -172,8 +172,8 @@ void Hdf5Dataset::read_filters(std::int64_t properties) {
   }
   // What is being written is our own.
   if (chunk_.empty() || file_bytes_ == 0) return;
-  chunk_check_ = std::make_shared<ChunkCheck>(
-      shape_, chunk_, chunk_elements_ * std::max(type_.bytes, 1), std::move(order));
+  chunk_check_ =
+      std::make_shared<ChunkCheck>(shape_, chunk_, chunk_elements_ * type_.bytes, std::move(order));
 }
 
 std::size_t Hdf5Dataset::source_files() const {
@@ -196,7 +196,7 @@ std::int64_t Hdf5Dataset::stored_bytes() const {
       own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
   hsize_t chunks = 0;
   check(H5Dget_num_chunks(handle_.get(), space.get(), &chunks), path_, labelled("dataset", name_));
-  const std::int64_t chunk_bytes = chunk_elements_ * std::max(type_.bytes, 1);
+  const std::int64_t chunk_bytes = chunk_elements_ * type_.bytes;
   held = std::min(held, bounded_product(static_cast<std::int64_t>(std::min<hsize_t>(
                                             chunks, static_cast<hsize_t>(no_limit))),
                                         chunk_bytes));
@@ -208,7 +208,7 @@ void Hdf5Dataset::check_extent() const {
   if (file_bytes_ == 0) return;  // it is being written
   if (virtual_) {
     if (!foreign_) return;  // they were counted before
-    const double elements = static_cast<double>(declared_bytes_) / std::max(type_.bytes, 1);
+    const double elements = static_cast<double>(declared_bytes_) / type_.bytes;
     if (declared_bytes_ <= believed_bytes ||
         elements <= static_cast<double>(believed_multiple) * virtual_->source_elements()) {
       return;

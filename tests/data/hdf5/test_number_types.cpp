@@ -71,14 +71,15 @@ void expect_refused(const Scratch& scratch, const std::string& whole, const std:
   }
 }
 
-std::string file_of(const Scratch& scratch, hid_t type, const void* values, const void* number) {
+std::string file_of(const Scratch& scratch, hid_t type, const void* values, const void* number,
+                    hid_t properties = H5P_DEFAULT) {
   const std::string path = scratch.path("whole.h5");
   const ForeignFile file(path);
   const hsize_t count = 3;
   const hid_t space = H5Screate_simple(1, &count, nullptr);
   const hid_t one = H5Screate(H5S_SCALAR);
   const hid_t dataset =
-      H5Dcreate2(file.get(), "a", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      H5Dcreate2(file.get(), "a", type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
   const hid_t attribute = H5Acreate2(dataset, "n", type, one, H5P_DEFAULT, H5P_DEFAULT);
   EXPECT_GE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), 0);
   EXPECT_GE(H5Awrite(attribute, type, number), 0);
@@ -112,21 +113,12 @@ TEST(NumberTypes, ThatSayTheirBitsLieElsewhereAreRefused) {
 // What HDF5 copies of one that lies in the header of its dataset.
 TEST(NumberTypes, AreNotGiantInASmallDataset) {
   const Scratch scratch;
-  const std::string path = scratch.path("compact.h5");
-  {
-    const ForeignFile file(path);
-    const hsize_t count = 3;
-    const hid_t space = H5Screate_simple(1, &count, nullptr);
-    const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_layout(properties, H5D_COMPACT);
-    const hid_t dataset =
-        H5Dcreate2(file.get(), "a", H5T_STD_I16LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    const std::int16_t values[] = {1, -2, 3};
-    EXPECT_GE(H5Dwrite(dataset, H5T_NATIVE_INT16, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), 0);
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
-  }
+  const hid_t compact = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_layout(compact, H5D_COMPACT);
+  const std::int16_t values[] = {1, -2, 3};
+  const std::string path = file_of(scratch, H5T_STD_I16LE, values, &values[1], compact);
+  H5Pclose(compact);
+  expect_read(path);
   std::string bytes = testing::read_bytes(path);
   const std::size_t place = bytes.find(two_bytes);
   ASSERT_NE(place, std::string::npos);
