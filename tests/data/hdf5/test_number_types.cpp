@@ -110,15 +110,39 @@ TEST(NumberTypes, ThatSayTheirBitsLieElsewhereAreRefused) {
   expect_refused(scratch, testing::read_bytes(path), four_bytes, damages_of_floats);
 }
 
-// What HDF5 copies of one that lies in the header of its dataset.
-TEST(NumberTypes, AreNotGiantInASmallDataset) {
-  const Scratch scratch;
+// With elements in the header of their dataset.
+std::string compact_file_of(const Scratch& scratch) {
   const hid_t compact = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_layout(compact, H5D_COMPACT);
   const std::int16_t values[] = {1, -2, 3};
-  const std::string path = file_of(scratch, H5T_STD_I16LE, values, &values[1], compact);
+  std::string path = file_of(scratch, H5T_STD_I16LE, values, &values[1], compact);
   H5Pclose(compact);
   expect_read(path);
+  return path;
+}
+
+// HDF5 1.10 copies as many bytes as elements have.
+TEST(NumberTypes, AreAllInTheHeaderThatIsToHaveThem) {
+  const Scratch scratch;
+  const std::string whole = testing::read_bytes(compact_file_of(scratch));
+  const std::string layout{"\x03\x00\x06\x00\x01\x00\xfe\xff\x03\x00", 10};
+  const std::size_t place = whole.find(layout);
+  ASSERT_NE(place, std::string::npos);
+  for (const char size : {0, 2, 5}) {
+    std::string bytes = whole;
+    bytes[place + 2] = size;
+    const std::string path = scratch.write("few.h5", bytes);
+    expect_io_error(path,
+                    "dataset \"a\": has " + std::to_string(size) +
+                        " bytes in its header, and its elements have 6; the file is damaged",
+                    [&] { Hdf5File::open(path).dataset("a").read_all<double>(3); });
+  }
+}
+
+// What HDF5 copies of one that lies in the header of its dataset.
+TEST(NumberTypes, AreNotGiantInASmallDataset) {
+  const Scratch scratch;
+  const std::string path = compact_file_of(scratch);
   std::string bytes = testing::read_bytes(path);
   const std::size_t place = bytes.find(two_bytes);
   ASSERT_NE(place, std::string::npos);
