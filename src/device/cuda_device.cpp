@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstring>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/seconds.hpp"
+#include "device/cuda_pause.hpp"
 #include "device/lane_error.hpp"
 #include "device/numa_policy.hpp"
 
@@ -19,15 +19,6 @@ namespace {
 
 bool moves_between_tiers(Lane lane) {
   return lane == Lane::CopyOut || lane == Lane::CopyIn;
-}
-
-// Long waits take little of a core, short ones end soon.
-void pause(int turn) {
-  if (turn < 20) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
 }
 
 }  // namespace
@@ -218,6 +209,23 @@ Mark CudaDevice::put_run(Lane lane, std::function<void()> work, std::string acti
   return end_of_work(lane, activity);
 }
 
+ThreadCopies& CudaDevice::thread_copies(Lane lane) {
+  expect(stream_of(lane) == nullptr,
+         fmt::format("copies by a thread of the {} lane, which has none", to_string(lane)));
+  std::unique_ptr<CudaThreadCopies>& copies = thread_copies_[lane_index(lane)];
+  if (copies == nullptr) {
+    int lowest = 0;
+    int highest = 0;
+    const std::string activity = "copies by a thread";
+    check_(runtime_.priorities(lowest, highest), "cudaDeviceGetStreamPriorityRange", lane,
+           activity);
+    const auto is_pinned = [this](Span span) { return host_tier_ && host_tier_->contains(span); };
+    copies = std::make_unique<CudaThreadCopies>(check_, clock(), *plain_events_, settings_.ordinal,
+                                                lane, lowest, is_pinned);
+  }
+  return *copies;
+}
+
 Mark CudaDevice::run_on_thread(Lane lane, std::function<void()> work, std::string activity,
                                std::span<const Mark> after) {
   expect_no_capture("work of a thread");
@@ -266,7 +274,7 @@ bool CudaDevice::follow_event(const CudaEvents::Owned& event, Lane lane,
       check_.late(status, "cudaEventQuery", lane, activity);
       return true;
     }
-    pause(turn);
+    pause_polling(turn);
   }
 }
 
@@ -304,7 +312,7 @@ void CudaDevice::hold(Mark mark) {
     if (seconds_since(start) > longest_wait().count()) {
       throw_waited_too_long(mark.lane, stream->activity());
     }
-    pause(turn);
+    pause_polling(turn);
   }
 }
 
@@ -424,10 +432,9 @@ void CudaDevice::shut_down() {
   }
   functions_->drop();
   destroy_graphs();
-  for (auto& stream : streams_) {
-    if (stream) stream->destroy(end_failures_);
-    stream.reset();
-  }
+  for (CudaLane* const stream : all_streams()) stream->destroy(end_failures_);
+  for (auto& stream : streams_) stream.reset();
+  for (auto& copies : thread_copies_) copies.reset();
   plain_events_->destroy(end_failures_);
   timed_events_->destroy(end_failures_);
   if (words_ != nullptr) {
@@ -441,17 +448,28 @@ void CudaDevice::shut_down() {
   }
 }
 
+std::vector<CudaLane*> CudaDevice::all_streams() {
+  std::vector<CudaLane*> all;
+  for (const auto& stream : streams_) {
+    if (stream) all.push_back(stream.get());
+  }
+  for (const auto& copies : thread_copies_) {
+    if (copies) all.push_back(&copies->stream());
+  }
+  return all;
+}
+
 bool CudaDevice::wait_for_streams() {
   const auto start = std::chrono::steady_clock::now();
-  for (const auto& stream : streams_) {
-    for (int turn = 0; stream && !stream->idle(end_failures_); ++turn) {
+  for (CudaLane* const stream : all_streams()) {
+    for (int turn = 0; !stream->idle(end_failures_); ++turn) {
       if (seconds_since(start) > settings_.longest_end_seconds) {
         end_failures_.push_back(fmt::format(
             "{}: not done after a wait of {} s; streams, events and memory are left as they are",
             stream->activity(), settings_.longest_end_seconds));
         return false;
       }
-      pause(turn);
+      pause_polling(turn);
     }
   }
   return true;
@@ -463,6 +481,7 @@ void CudaDevice::abandon() {
   functions_->abandon();
   static_cast<void>(functions_.release());
   for (auto& stream : streams_) static_cast<void>(stream.release());
+  for (auto& copies : thread_copies_) static_cast<void>(copies.release());
   graphs_.clear();
   static_cast<void>(plain_events_.release());
   static_cast<void>(timed_events_.release());

@@ -17,6 +17,7 @@
 #include "device/cuda_events.hpp"
 #include "device/cuda_host_functions.hpp"
 #include "device/cuda_lane.hpp"
+#include "device/cuda_thread_copies.hpp"
 #include "device/cuda_tier.hpp"
 #include "device/threaded_device.hpp"
 
@@ -76,6 +77,7 @@ class CudaDevice final : public ThreadedDevice, public Captures {
   double seconds(Mark from, Mark to) const override;
   void forget_times() override;
   void end() noexcept override;
+  ThreadCopies& thread_copies(Lane lane) override;
 
   // Where a kernel fails later, it is told by this name.
   Mark launched(Lane lane, const std::string& activity) override;
@@ -143,6 +145,8 @@ class CudaDevice final : public ThreadedDevice, public Captures {
   void destroy_graph(CudaReadyGraph ready) noexcept;
 
   void shut_down();
+  // Those of threads too, which have ended.
+  std::vector<CudaLane*> all_streams();
   bool wait_for_streams();
   void abandon();
 
@@ -153,6 +157,7 @@ class CudaDevice final : public ThreadedDevice, public Captures {
   std::unique_ptr<CudaEvents> timed_events_;
   std::unique_ptr<CudaHostFunctions> functions_;
   std::array<std::unique_ptr<CudaLane>, lane_count> streams_;
+  std::array<std::unique_ptr<CudaThreadCopies>, lane_count> thread_copies_;
   std::uint32_t* words_ = nullptr;  // pinned, one a lane: what its thread has reached
   std::unique_ptr<CudaTier> device_tier_;
   std::unique_ptr<CudaTier> host_tier_;

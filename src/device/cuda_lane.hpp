@@ -11,7 +11,7 @@
 
 namespace garonne::device {
 
-// For the thread that puts work on the lanes.
+// For the thread that puts work on it.
 class CudaLane {
  public:
   // Makes the stream. What is handed in outlives the lane.

@@ -56,6 +56,12 @@ void Device::copy_here(Lane lane, Span to, Span from) {
   if (to.bytes > 0) std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes));
 }
 
+ThreadCopies& Device::thread_copies(Lane lane) {
+  throw InternalError(
+      fmt::format("copies by a thread of the {} lane of a device whose memory the host reaches",
+                  to_string(lane)));
+}
+
 Mark Device::run(Lane lane, std::function<void()> work, std::string activity,
                  std::span<const Mark> after) {
   expect(work != nullptr, fmt::format("{}: no work for the {} lane", activity, to_string(lane)));

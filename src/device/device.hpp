@@ -57,6 +57,8 @@ struct MemoryFacts {
   std::int64_t free_bytes = 0;
 };
 
+class ThreadCopies;  // device/thread_copies.hpp
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -78,6 +80,11 @@ class Device {
   // The same by the calling thread, now, and as long as it takes on the lane: for work of a lane
   // that finds out only there what it copies. Of devices whose memory the host reaches.
   virtual void copy_here(Lane lane, Span to, Span from);
+
+  // How work of a lane that is a thread copies from and to memory of the device that the host does
+  // not reach. The lane's own; asked for by the thread that puts work. InternalError for other
+  // devices, and for lanes that are no threads.
+  virtual ThreadCopies& thread_copies(Lane lane);
 
   // Host work in the order of the lane: an optimizer step, a read of a file. It may throw. On lanes
   // other than Compute it uses no pool of threads.

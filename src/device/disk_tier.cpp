@@ -1,5 +1,7 @@
 #include "device/disk_tier.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -28,7 +30,8 @@ DiskTier::DiskTier(const DiskTierSettings& settings)
                .limit_bytes = settings.limit_bytes,
                .granularity = file_.granularity()},
               settings.file_bytes > 0 ? tier_places(settings.limit_bytes, origin())
-                                      : std::make_unique<FixedArena>(origin(), file_.bytes())) {
+                                      : std::make_unique<FixedArena>(origin(), file_.bytes())),
+      pinned_(settings.pinned) {
   Span staging = settings.staging;
   if (staging.data == nullptr) {
     own_.resize(size(disk_staging_bytes));
@@ -90,6 +93,56 @@ void DiskTier::read(Span block, std::byte* to, std::int64_t bytes) {
     file_.read(offset + done, part);
     std::memcpy(to + done, part.data, size(now));
   }
+}
+
+// Two of the direction's.
+std::array<Span, 2> DiskTier::pinned_pieces(int direction) const {
+  const std::int64_t bytes = pinned_.bytes / disk_pinned_pieces;
+  expect(bytes > 0 && bytes % file_.granularity() == 0,
+         fmt::format("{} pinned bytes are no pieces for a file", pinned_.bytes));
+  std::byte* const first = pinned_.data + 2 * direction * bytes;
+  return {Span{Tier::Host, first, bytes}, Span{Tier::Host, first + bytes, bytes}};
+}
+
+void DiskTier::write(Span block, Span from, ThreadCopies& copies) {
+  expect(from.bytes <= block.bytes, "more bytes for a block of the disk than it has");
+  if (from.bytes == 0) return;
+  const std::lock_guard lock(pinned_outward_);
+  const std::array<Span, 2> pieces = pinned_pieces(0);
+  const auto begin = [&](std::int64_t at, int turn) {
+    Span piece = pieces[turn % 2];
+    piece.bytes = std::min(piece.bytes, from.bytes - at);
+    copies.begin(piece, {from.tier, from.data + at, piece.bytes});
+    return piece;
+  };
+  std::int64_t done = 0;
+  Span next = begin(0, 0);
+  for (int turn = 1; done < from.bytes; ++turn) {
+    Span piece = next;
+    copies.finish();
+    const std::int64_t end = done + piece.bytes;
+    if (end < from.bytes) next = begin(end, turn);
+    piece.bytes = round_up(piece.bytes, file_.granularity());
+    file_.write(offset_of(block) + done, piece);
+    done = end;
+  }
+}
+
+void DiskTier::read(Span block, Span to, ThreadCopies& copies) {
+  expect(to.bytes <= block.bytes, "more bytes of a block of the disk than it has");
+  const std::lock_guard lock(pinned_inward_);
+  const std::array<Span, 2> pieces = pinned_pieces(1);
+  int turn = 0;
+  for (std::int64_t done = 0; done < to.bytes; ++turn) {
+    Span piece = pieces[turn % 2];
+    const std::int64_t now = std::min(piece.bytes, to.bytes - done);
+    piece.bytes = round_up(now, file_.granularity());
+    file_.read(offset_of(block) + done, piece);
+    copies.finish();
+    copies.begin({to.tier, to.data + done, now}, {Tier::Host, piece.data, now});
+    done += now;
+  }
+  copies.finish();
 }
 
 Span DiskTier::piece_at(Span block, std::int64_t at) const {

@@ -1,6 +1,7 @@
 // The disk as a tier of memory: blocks of one file, counted, with a hard limit.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include "device/disk_file.hpp"
 #include "device/fixed_arena.hpp"
+#include "device/thread_copies.hpp"
 #include "device/tier_memory.hpp"
 
 namespace garonne::device {
@@ -26,7 +28,15 @@ struct DiskTierSettings {
   // Through which goes what is not aligned as blocks of the file are: disk_staging_bytes or more,
   // which outlive the tier. Empty: memory of its own.
   Span staging = {};
+  // Through which goes memory that the host does not reach, where there is such: pinned, a multiple
+  // of disk_pinned_pieces pieces, at an address that host_allocation_granularity allows. It
+  // outlives the tier.
+  Span pinned = {};
 };
+
+// Two for each direction: one is copied while the file has the other.
+inline constexpr std::int64_t disk_pinned_pieces = 4;
+inline constexpr std::int64_t disk_pinned_bytes = disk_pinned_pieces * (std::int64_t{1} << 20);
 
 // For each direction a piece, and what aligns it; and one for show() and fill().
 inline constexpr std::int64_t disk_staging_piece_bytes = std::int64_t{256} << 10;
@@ -50,6 +60,10 @@ class DiskTier {
   void write(Span block, const std::byte* from, std::int64_t bytes);
   void read(Span block, std::byte* to, std::int64_t bytes);
 
+  // The same of memory of a device that the host does not reach.
+  void write(Span block, Span from, ThreadCopies& copies);
+  void read(Span block, Span to, ThreadCopies& copies);
+
   // Bytes of a block from `first` on, in pieces that start at multiples of
   // disk_staging_piece_bytes and so hold whole elements: shown in their order, or replaced by what
   // `make` writes from byte `at` of them on. They take no lock, so that a process that is a copy of
@@ -70,6 +84,7 @@ class DiskTier {
   // Of the first bytes there those that the file takes without staging.
   std::int64_t direct_bytes(const std::byte* data, std::int64_t bytes) const;
   void make(Staging& staging, Span from) const;
+  std::array<Span, 2> pinned_pieces(int direction) const;
   // The piece of a block that has byte `at`, as much of it as is within the block.
   Span piece_at(Span block, std::int64_t at) const;
 
@@ -79,6 +94,9 @@ class DiskTier {
   Staging outward_;
   Staging inward_;
   Staging beside_;
+  const Span pinned_;
+  std::mutex pinned_outward_;
+  std::mutex pinned_inward_;
 };
 
 }  // namespace garonne::device

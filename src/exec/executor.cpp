@@ -76,8 +76,6 @@ Executor::Executor(const nn::Model& model, const plan::Program& program,
            fmt::format("the Program has {} on the tier {}, which is not there or counts otherwise",
                        buffer.name, to_string(buffer.tier)));
   }
-  expect(resources.device->kind() != DeviceKind::Cuda || resources.disk == nullptr,
-         "a disk below a GPU, to which its lanes do not copy");
   static_buffers_ = StaticBuffers(resources.state->buffers, program);
   for (const plan::Instruction& instruction : program.instructions) {
     activities_.push_back(plan::describe(instruction));

@@ -84,11 +84,20 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   transfer.to = {target_tier, target, what.bytes};
   transfer.from = {source_tier, const_cast<std::byte*>(source), what.bytes};
   transfer.seconds = std::make_shared<double>(0);
+  const bool of_gpu = resources_.device->kind() == DeviceKind::Cuda &&
+                      (source_tier == Tier::Device || target_tier == Tier::Device);
+  const bool of_disk = source_tier == Tier::Disk || target_tier == Tier::Disk;
+  device::ThreadCopies* const pieces =
+      of_gpu && of_disk ? &resources_.device->thread_copies(instruction.lane) : nullptr;
   transfer.copy = [disk = resources_.disk, device = resources_.device, lane = instruction.lane,
                    to = transfer.to, from = transfer.from, source_block, target_block = what.block,
-                   seconds = transfer.seconds] {
+                   seconds = transfer.seconds, pieces] {
     const auto start = std::chrono::steady_clock::now();
-    if (to.tier == Tier::Disk) {
+    if (pieces != nullptr && to.tier == Tier::Disk) {
+      disk->write(target_block, from, *pieces);
+    } else if (pieces != nullptr) {
+      disk->read(source_block, to, *pieces);
+    } else if (to.tier == Tier::Disk) {
       disk->write(target_block, from.data, from.bytes);
     } else if (from.tier == Tier::Disk) {
       disk->read(source_block, to.data, to.bytes);
@@ -174,7 +183,8 @@ void Executor::start_copy(std::size_t number, Running& running) {
     after.push_back(running.marks[as_index(earlier)]);
   }
   device::Device& device = *resources_.device;
-  if (device.kind() != DeviceKind::Cuda || instruction.lane == Lane::HostCompute) {
+  const bool by_device = instruction.lane == Lane::CopyOut || instruction.lane == Lane::CopyIn;
+  if (device.kind() != DeviceKind::Cuda || !by_device) {
     running.marks[number] =
         device.run(instruction.lane, std::move(copy), activities_[number], after);
     return;

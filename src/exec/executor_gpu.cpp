@@ -108,8 +108,7 @@ void Executor::take_seconds(Running& running) const {
   for (std::size_t number = 0; number < measurements.size(); ++number) {
     measurements[number].seconds =
         resources_.device->seconds(running.moments[number], running.moments[number + 1]);
-    if (const Transfer& transfer = running.transfers[number];
-        transfer.copies && transfer.to.data != nullptr)
+    if (const Transfer& transfer = running.transfers[number]; transfer.began.number > 0)
       *transfer.seconds = resources_.device->seconds(transfer.began, running.marks[number]);
   }
   resources_.device->forget_times();

@@ -72,13 +72,13 @@ struct Transfer {
   std::function<dist::Ticket()> start;
   dist::Ticket ticket;
   bool joined = false;  // Compute's own
-  // In place of a transport: a copy between tiers, of addresses, too. Done by the device itself
-  // where it is a GPU, between these.
+  // In place of a transport: a copy between tiers, of addresses, too. Between a GPU and its host
+  // the device does it itself, between these.
   std::function<void()> copy;
   device::Span to;
   device::Span from;
   bool copies = false;
-  device::Mark began;               // on a GPU
+  device::Mark began;               // where the device does it
   std::shared_ptr<double> seconds;  // that the copy took on its lane
 };
 

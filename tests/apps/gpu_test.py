@@ -93,11 +93,15 @@ class GpuTest(ProgramTest):
         kept, done = self.trained("kept-on-the-device", "cuda", "--memory.plan", "keep-all", *keys)
         peak, budget = map(int, re.search(r"measured +(\d+) B .* budget (\d+) B", done.stdout).groups())
         of_libraries = (512 << 20) - budget
-        for plan, share in (("offload-greedy", 0.92), ("zero-offload", 0.8)):
+        host = ("--memory.host_budget", "256 MiB")
+        folder = self.directory("of-a-node")
+        folder.mkdir()
+        for plan, share, tier, below in (("offload-greedy", 0.92, "host", host), ("zero-offload", 0.8, "host", host),
+                                         ("zero-infinity", 0.8, "disk", ("--memory.disk", folder))):
             with self.subTest(plan):
-                directory, done = self.trained(plan, "cuda", *keys, "--memory.plan", plan, "--memory.host_budget", "256 MiB",
+                directory, done = self.trained(plan, "cuda", *keys, "--memory.plan", plan, *below,
                                                "--memory.budget", of_libraries + int(share * peak))
-                planned, measured = re.search(r"host planned +(\d+) B +measured +(\d+) B", done.stdout).groups()
+                planned, measured = re.search(tier + r" planned +(\d+) B +measured +(\d+) B", done.stdout).groups()
                 self.assertEqual(planned, measured)
                 for row in metrics(directory):
                     self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "base/bytes.hpp"
 #include "device/cpu_device.hpp"
 #include "device/cuda_device.hpp"
+#include "device/disk_tier.hpp"
 #include "device/fake_cuda_runtime.hpp"
 #include "device/fixed_arena.hpp"
 #include "device/host_tier.hpp"
@@ -114,7 +116,8 @@ class Rank {
     } else {
       evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
     }
-    program_.tier(Tier::Host).granularity = device::host_allocation_granularity;
+    for (const Tier tier : {Tier::Host, Tier::Disk})
+      program_.tier(tier).granularity = device::host_allocation_granularity;
     if (setting.change) program_ = setting.change(std::move(program_));
     prediction_ = plan::replay(program_);
     if (setting.share) return;
@@ -253,6 +256,9 @@ class CpuRank final : public Rank {
 class FakeGpu {
  public:
   static constexpr std::int64_t pinned_bytes = std::int64_t{512} << 10;
+  // Small pieces, so that there are many.
+  static constexpr std::int64_t disk_bytes =
+      device::disk_pinned_pieces * 4 * device::host_allocation_granularity;
 
   // `host_bytes`: pinned for a tier below the device.
   FakeGpu(std::int64_t limit_bytes, std::int64_t host_bytes, device::FakeCudaSettings fake,
@@ -262,7 +268,8 @@ class FakeGpu {
     cuda.longest_wait_seconds = 60;
     cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
     device_ = std::make_unique<HostKernels>(*cuda_, *runtime_);
-    cuda_->reserve(Tier::Host, pinned_bytes + host_bytes);
+    cuda_->reserve(Tier::Host, pinned_bytes + disk_bytes + host_bytes);
+    disk_pieces_ = cuda_->reserved(Tier::Host)->allocate(disk_bytes, "pieces for disk");
     if (host_bytes > 0) host_ = cuda_->reserved(Tier::Host)->allocate(host_bytes, "the host tier");
     const std::int64_t blocks = round_up(2 * limit_bytes, cuda_allocation_granularity);
     // After the blocks: what changes from step to step.
@@ -304,6 +311,7 @@ class FakeGpu {
   // To the end of the last block there ever was.
   std::int64_t reach_bytes() const { return arena_->reach_bytes(); }
   device::Span host() const { return host_; }
+  device::Span disk_pieces() const { return disk_pieces_; }
 
  private:
   std::unique_ptr<device::FakeCudaRuntime> runtime_;
@@ -313,6 +321,7 @@ class FakeGpu {
   std::byte* numbers_ = nullptr;
   const device::FixedArena* arena_ = nullptr;  // the tier's
   device::Span host_;
+  device::Span disk_pieces_;
   std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<Staging> staging_;
 };
@@ -330,11 +339,21 @@ class GpuRank final : public Rank {
                                    .room_bytes = room_on_host(),
                                    .memory = gpu_.host()});
     }
+    const plan::TierBytes on_disk = prediction_.of(Tier::Disk);
+    if (on_disk.peak_bytes > 0) {
+      disk_ = std::make_unique<device::DiskTier>(device::DiskTierSettings{
+          .folder = std::filesystem::current_path(),
+          .limit_bytes = on_disk.peak_bytes,
+          .file_bytes = tier_room(program_, Tier::Disk, on_disk.peak_bytes),
+          .pinned = gpu_.disk_pieces()});
+    }
     const DeviceScope scope(gpu_.tier());
     state_ = initial_state(gpu_.device().queue(Lane::Compute), model_, precision_, 11, program_,
                            &gpu_.staging());
-    if (prediction_.host.static_bytes > 0)
-      make_buffers_below(state_, model_, program_, 11, {&host_->memory(), nullptr});
+    if (prediction_.host.static_bytes > 0 || on_disk.static_bytes > 0) {
+      make_buffers_below(state_, model_, program_, 11,
+                         {host_ ? &host_->memory() : nullptr, disk_.get()});
+    }
     // Its kernel was the host's, and did not wait for the copies.
     gpu_.device().catch_up();
     refresh_compute_copies(state_);
@@ -350,7 +369,9 @@ class GpuRank final : public Rank {
     std::map<std::string, std::vector<double>> all;
     for (const auto& [name, entry] : state_.buffers.entries()) {
       if (entry.lowered) {
-        all[name_of(name)] = copy_out(tensor_of(*entry.lowered));
+        all[name_of(name)] = copy_out(disk_ && entry.lowered->memory == &disk_->memory()
+                                          ? on_disk(*entry.lowered)
+                                          : tensor_of(*entry.lowered));
         continue;
       }
       const at::Tensor& tensor = entry.tensor;
@@ -366,9 +387,22 @@ class GpuRank final : public Rank {
   device::CudaDevice& cuda() { return gpu_.cuda(); }
   DeviceTier& tier() { return gpu_.tier(); }
   std::int64_t reach_bytes() const { return gpu_.reach_bytes(); }
-  std::int64_t live_bytes_on_host() const { return host_ ? host_->memory().live_bytes() : 0; }
+  std::int64_t live_bytes_on(Tier tier) const {
+    if (tier == Tier::Disk) return disk_ ? disk_->memory().live_bytes() : 0;
+    return host_ ? host_->memory().live_bytes() : 0;
+  }
 
  private:
+  at::Tensor on_disk(const Lowered& lowered) {
+    const at::Tensor tensor = at::empty(lowered.sizes, at::TensorOptions(lowered.type));
+    std::int64_t done = 0;
+    disk_->show(lowered.block, 0, lowered.bytes, [&](std::span<const std::byte> piece) {
+      std::memcpy(static_cast<std::byte*>(tensor.data_ptr()) + done, piece.data(), piece.size());
+      done += static_cast<std::int64_t>(piece.size());
+    });
+    return tensor;
+  }
+
   void gather() override {
     const DeviceScope scope(gpu_.tier());
     Rank::gather();
@@ -382,6 +416,7 @@ class GpuRank final : public Rank {
     resources.captures = &gpu_.device();
     resources.step_numbers = gpu_.step_numbers();
     resources.host = host_ ? &host_->memory() : nullptr;
+    resources.disk = disk_.get();
     return resources;
   }
 
@@ -391,6 +426,7 @@ class GpuRank final : public Rank {
 
   FakeGpu gpu_;
   std::unique_ptr<device::HostTier> host_;
+  std::unique_ptr<device::DiskTier> disk_;
 };
 
 }  // namespace garonne::exec

@@ -125,6 +125,7 @@ class HostKernels final : public device::Device, public device::Captures {
   }
   void forget_times() override { device_.forget_times(); }
   void end() noexcept override { device_.end(); }
+  device::ThreadCopies& thread_copies(Lane lane) override { return device_.thread_copies(lane); }
 
   // Compute has been made to follow another lane, by others, whose buffers may go now.
   void follows() {

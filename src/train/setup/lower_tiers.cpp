@@ -105,17 +105,14 @@ void add_host(Setup& setup) {
 
 void add_disk(Setup& setup) {
   const RunConfig& config = setup.config;
-  if (setup.declaration.device.is_gpu()) {
-    throw ConfigError("memory.disk", config.memory.disk,
-                      "is for processors so far, and this run is on a GPU: leave it out, and set "
-                      "memory.host_budget");
-  }
   plan::LowerTier& disk = setup.below.tiers[Tier::Disk];
   disk.granularity = device::host_allocation_granularity;
   disk.budget_bytes = config.memory.disk_budget == RunConfig::automatic_budget
                           ? most_key_bytes
                           : config.memory.disk_budget;
-  setup.step.workspaces.push_back({staging_name, device::disk_staging_bytes});
+  // Of a GPU it is pinned memory of the host (RunDevice::disk_pieces).
+  if (!setup.declaration.device.is_gpu())
+    setup.step.workspaces.push_back({staging_name, device::disk_staging_bytes});
   set_disk_rates(nominal_disk, setup);
 }
 
@@ -285,15 +282,19 @@ std::unique_ptr<device::HostTier> make_host_tier(const plan::Program& program,
 }
 
 std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan::Program& program,
+                                                 const RunDevice& device,
                                                  const exec::ModelState& state) {
   const std::int64_t peak = peak_on(program, Tier::Disk);
   if (peak == 0) return nullptr;
-  const at::Tensor& staging = state.buffers.tensor(plan::workspace_buffer(staging_name));
-  return std::make_unique<device::DiskTier>(device::DiskTierSettings{
-      .folder = setup.config.memory.disk,
-      .limit_bytes = peak,
-      .file_bytes = exec::tier_room(program, Tier::Disk, peak),
-      .staging = {Tier::Host, static_cast<std::byte*>(staging.data_ptr()), staging.numel()}});
+  device::DiskTierSettings settings{.folder = setup.config.memory.disk,
+                                    .limit_bytes = peak,
+                                    .file_bytes = exec::tier_room(program, Tier::Disk, peak),
+                                    .pinned = device.disk_pieces()};
+  if (device.kind() != DeviceKind::Cuda) {
+    const at::Tensor& staging = state.buffers.tensor(plan::workspace_buffer(staging_name));
+    settings.staging = {Tier::Host, static_cast<std::byte*>(staging.data_ptr()), staging.numel()};
+  }
+  return std::make_unique<device::DiskTier>(settings);
 }
 
 constexpr double gigabyte = 1e9;
@@ -315,10 +316,13 @@ std::string describe_host(const Setup& setup, const plan::LowerTier& host) {
 }
 
 std::string describe_disk(const Setup& setup, const plan::LowerTier& disk) {
+  std::error_code error;
+  const bool here = fs::is_directory(setup.config.memory.disk, error);
   return fmt::format(
-      "disk      {} · {}\n"
+      "disk      {}{} · {}\n"
       "          {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; plans take {:.0f} %{} of it\n",
-      setup.config.memory.disk, limit_text(disk, "what is free there"),
+      setup.config.memory.disk, here ? "" : ", which is no folder of this machine",
+      limit_text(disk, "what is free there"),
       setup.disk == nominal_disk ? "nobody measured it: taken to write"
                                  : "measured while computing: writes",
       setup.disk.write / gigabyte, setup.disk.read / gigabyte, 100 * planned_share_of_rates,
@@ -333,7 +337,8 @@ void pin_host_tier(const plan::Program& program, RunDevice& device) {
 
 LowerMemory make_lower_tiers(const Setup& setup, const plan::Program& program,
                              const RunDevice& device, exec::ModelState& state) {
-  LowerMemory memory{make_host_tier(program, device), make_disk_tier(setup, program, state)};
+  LowerMemory memory{make_host_tier(program, device),
+                     make_disk_tier(setup, program, device, state)};
   if (memory.host || memory.disk) {
     exec::make_buffers_below(state, setup.model, program,
                              static_cast<std::uint64_t>(setup.config.train.seed),

@@ -16,6 +16,7 @@
 #include "device/cuda_device.hpp"
 #include "device/cuda_runtime.hpp"
 #include "device/cuda_start.hpp"
+#include "device/disk_tier.hpp"
 #include "device/emulated_device.hpp"
 #include "device/finishing_blocks.hpp"
 #include "device/rank_device.hpp"
@@ -40,10 +41,15 @@ constexpr double longest_hold_seconds = 0.02;
 // For the workspaces of libraries while nobody knows yet what they are.
 constexpr std::int64_t room_for_workspaces = std::int64_t{256} << 20;
 
+std::int64_t disk_piece_bytes(const RunConfig& config) {
+  return config.memory.disk.empty() ? 0 : device::disk_pinned_bytes;
+}
+
 // Pieces of copies, and a page for the samples of each micro-batch.
 std::int64_t pinned_bytes(const RunConfig& config) {
   constexpr std::int64_t pieces = std::int64_t{64} << 20;
-  return pieces + (micro_batches_per_rank(config) + 1) * device::host_allocation_granularity;
+  return pieces + (micro_batches_per_rank(config) + 1) * device::host_allocation_granularity +
+         disk_piece_bytes(config);
 }
 
 const char* environment(const char* name) {
@@ -103,7 +109,8 @@ class RunDevice::Gpu {
   Gpu(const RunConfig& config, dist::Session& session)
       : runtime(device::make_cuda_runtime()),
         records(graph_use(config) != exec::GraphUse::Never),
-        pinned_bytes_(pinned_bytes(config)) {
+        pinned_bytes_(pinned_bytes(config)),
+        disk_piece_bytes_(disk_piece_bytes(config)) {
     const char* const visible = environment("CUDA_VISIBLE_DEVICES");
     session.agree([&] {
       device::check_visible_devices(visible, device::visible_gpus(*runtime, config.run.device));
@@ -160,13 +167,16 @@ class RunDevice::Gpu {
 
   // In each tier.
   std::int64_t step_number_bytes() const { return records ? exec::step_number_bytes : 0; }
-  // The tier below the device has its place in what is pinned.
-  void take_host_tier(device::TierMemory& pinned) {
+  // What tiers below the device have has its place in what is pinned.
+  void take_of_tiers(device::TierMemory& pinned) {
     if (host_tier_bytes > 0) host_tier = pinned.allocate(host_tier_bytes, "the host tier");
+    if (disk_piece_bytes_ > 0) disk_pieces = pinned.allocate(disk_piece_bytes_, "pieces for disk");
   }
-  void drop_host_tier() {
-    if (host_tier.data != nullptr) cuda->reserved(Tier::Host)->release(host_tier);
-    host_tier = {};
+  void drop_of_tiers() {
+    for (device::Span* const span : {&host_tier, &disk_pieces}) {
+      if (span->data != nullptr) cuda->reserved(Tier::Host)->release(*span);
+      *span = {};
+    }
   }
 
   void warm_up() {
@@ -220,6 +230,7 @@ class RunDevice::Gpu {
   std::int64_t recorded_bytes = 0;
   std::int64_t host_tier_bytes = 0;  // of the tier below the device
   device::Span host_tier;
+  device::Span disk_pieces;
   bool is_pinned = true;  // as these sizes say
   bool has_tier = false;
   bool records = false;  // steps may be recorded
@@ -229,6 +240,7 @@ class RunDevice::Gpu {
 
  private:
   const std::int64_t pinned_bytes_;
+  const std::int64_t disk_piece_bytes_;
 };
 
 RunDevice::RunDevice(const RunConfig& config, dist::Session& session,
@@ -361,14 +373,14 @@ void RunDevice::pin() {
     staging_->wait();
     staging_.reset();
     gpu_->pinned_blocks.reset();
-    gpu_->drop_host_tier();
+    gpu_->drop_of_tiers();
     cuda.release(Tier::Host);
   }
   // The tier below the device is one block, in which all has its place.
   cuda.reserve(Tier::Host, gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes,
                gpu_->host_tier_bytes);
   const std::shared_ptr<device::TierMemory> memory = cuda.reserved(Tier::Host);
-  gpu_->take_host_tier(*memory);
+  gpu_->take_of_tiers(*memory);
   gpu_->pinned_blocks = std::make_unique<device::FinishingBlocks>(cuda, *memory);
   staging_ = std::make_unique<exec::Staging>(cuda, memory, gpu_->pinned_blocks.get());
   gpu_->side.pinned = gpu_->pinned_blocks.get();
@@ -412,6 +424,10 @@ void RunDevice::pin_host_tier(std::int64_t room_bytes) {
 
 device::Span RunDevice::host_tier() const {
   return gpu_ ? gpu_->host_tier : device::Span();
+}
+
+device::Span RunDevice::disk_pieces() const {
+  return gpu_ ? gpu_->disk_pieces : device::Span();
 }
 
 std::optional<device::GpuFacts> RunDevice::gpu() const {

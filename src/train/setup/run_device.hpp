@@ -92,6 +92,8 @@ class RunDevice {
   void pin_host_tier(std::int64_t room_bytes);
   // Of it; empty where memory of the host is not pinned.
   device::Span host_tier() const;
+  // The same for pieces of what goes between a GPU and memory.disk; empty without either.
+  device::Span disk_pieces() const;
 
   // What carries messages between ranks: grid.transport, or what "auto" comes to.
   std::string transport(const RunConfig& config) const;

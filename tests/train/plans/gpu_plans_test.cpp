@@ -42,6 +42,14 @@ Setup setup_on(const plan::Cluster& cluster, const RunConfig& config, const Data
   return setup;
 }
 
+std::int64_t workspace_bytes(const plan::Program& program) {
+  std::int64_t bytes = 0;
+  for (const plan::Buffer& buffer : program.buffers) {
+    if (buffer.kind == plan::BufferKind::Workspace) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
 struct Planned {
   Setup setup;
   GridPlan grid;
@@ -60,17 +68,14 @@ Planned planned(const RunConfig& config, const DataFacts& facts) {
     EXPECT_LE(stage.prediction.peak_bytes, budget);
     EXPECT_LE(budget, cluster.memory_bytes - cluster.reserved_bytes);
     EXPECT_EQ(program.tier(Tier::Device).granularity, cuda_allocation_granularity);
-    std::int64_t workspaces = 0;
-    for (const plan::Buffer& buffer : program.buffers) {
+    for (const plan::Buffer& buffer : program.buffers)
       EXPECT_EQ(buffer.bytes % cuda_allocation_granularity, 0) << buffer.name;
-      if (buffer.kind == plan::BufferKind::Workspace) workspaces += buffer.bytes;
-    }
     std::int64_t tables = 0;
     for (const nn::ConstantTable& table :
          nn::constant_tables(setup.model, setup.declaration.precision))
       tables += round_up(table.bytes, cuda_allocation_granularity);
     EXPECT_EQ(tables > 0, config.model.kind != "gpt");
-    EXPECT_EQ(workspaces, (64 << 20) + tables);
+    EXPECT_EQ(workspace_bytes(program), (64 << 20) + tables);
     for (const plan::Instruction& instruction : program.instructions)
       EXPECT_EQ(instruction.transient_bytes % cuda_allocation_granularity, 0)
           << plan::describe(instruction);
@@ -258,6 +263,32 @@ TEST(GpuPlans, SayWhatLaunchesCost) {
   EXPECT_NE(text.find("bound by launches, "), std::string::npos) << text;
   EXPECT_NE(text.find("\"launch_seconds\""), std::string::npos);
   EXPECT_NE(text.find("\n  libraries"), std::string::npos) << text;
+}
+
+// Of what its pieces are pinned for, the device has nothing.
+TEST(GpuPlans, ADiskBelowTakesNothingOfTheDevice) {
+  const plan::Cluster cluster = h200();
+  RunConfig config = small_gpt();
+  config.model.hidden = 1024;
+  const auto planned_with = [&](std::int64_t budget) {
+    return plan_grid(setup_on(cluster, config, tokens(256)), budget, &cluster);
+  };
+  const GridPlan whole = planned_with(std::int64_t{1} << 40);
+  config.memory.disk = "/on/its/nodes";
+  config.memory.plan = "zero-infinity";
+  const GridPlan least = planned_with(std::int64_t{1} << 40);
+  const GridPlan below = planned_with(least.minimum_budget_bytes);
+  const plan::Program& program = below.stages[0].choice.program;
+  EXPECT_LT(below.minimum_budget_bytes, whole.minimum_budget_bytes / 2);
+  EXPECT_LE(below.stages[0].prediction.peak_bytes, least.minimum_budget_bytes);
+  EXPECT_EQ(workspace_bytes(program), workspace_bytes(whole.stages[0].choice.program));
+  EXPECT_GT(below.stages[0].prediction.of(Tier::Disk).static_bytes, 0);
+  EXPECT_EQ(below.stages[0].prediction.host.peak_bytes, 0);
+  const auto of_disk = [](const plan::Instruction& one) {
+    return one.operation == plan::Operation::DiskRead;
+  };
+  EXPECT_TRUE(std::ranges::any_of(program.instructions, of_disk));
+  EXPECT_THROW(planned_with(least.minimum_budget_bytes - 1), PlanError);
 }
 
 // Costs and Programs of one rounding of products are not the other's; what TF32 multiplies takes
