@@ -1,7 +1,9 @@
 #include "device/cuda_start.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "device/cuda_check.hpp"
 
@@ -13,6 +15,14 @@ constexpr CudaStatus no_memory{2};
 constexpr CudaStatus driver_too_old{35};
 constexpr CudaStatus device_taken{46};
 constexpr CudaStatus no_device{100};
+
+// Most drivers pin without asking for it, so it refuses nothing ahead of them.
+std::string limit_of_locked_memory() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("; or it is more than {}, which is what this process may lock (ulimit -l)",
+                     format_bytes(static_cast<std::int64_t>(limit.rlim_cur)));
+}
 
 }  // namespace
 
@@ -48,8 +58,8 @@ void start_on_gpu(const std::function<void()>& work, const std::string& purpose)
     if (failure.call() == "cudaHostAlloc") {
       throw ConfigError("run.device", "cuda",
                         fmt::format("the host has no memory left to pin for {}: end what else runs "
-                                    "on the node, or start fewer ranks there",
-                                    failure.activity()));
+                                    "on the node, or start fewer ranks there{}",
+                                    failure.activity(), limit_of_locked_memory()));
     }
     if (!purpose.empty()) {
       throw ConfigError("run.device", "cuda",

@@ -2,7 +2,9 @@
 #include "device/cuda_start.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/error.hpp"
@@ -26,6 +28,23 @@ TEST(CudaStart, WhatHidesDevicesIsToldFromNone) {
   EXPECT_THROW(visible_gpus(runtime, "auto"), ConfigError);
 }
 
+// For a while.
+class LockedMemory {
+ public:
+  explicit LockedMemory(std::int64_t bytes) {
+    EXPECT_EQ(getrlimit(RLIMIT_MEMLOCK, &before_), 0);
+    rlimit less = before_;
+    less.rlim_cur = static_cast<rlim_t>(bytes);
+    EXPECT_EQ(setrlimit(RLIMIT_MEMLOCK, &less), 0);
+  }
+  ~LockedMemory() { setrlimit(RLIMIT_MEMLOCK, &before_); }
+  LockedMemory(const LockedMemory&) = delete;
+  LockedMemory& operator=(const LockedMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 // What others have of a device is nothing that a run failed in.
 TEST(CudaStart, WhatOthersHaveIsSaidInOneSentence) {
   const auto start = [](const std::string& call, CudaStatus status) {
@@ -44,7 +63,10 @@ TEST(CudaStart, WhatOthersHaveIsSaidInOneSentence) {
     EXPECT_THROW(start(call, CudaStatus{719}), LaneError) << "the device's own failure";
   }
   EXPECT_TRUE(contains(message_of([&] { start("cudaMalloc", CudaStatus{2}); }), "device tier"));
-  EXPECT_TRUE(contains(message_of([&] { start("cudaHostAlloc", CudaStatus{2}); }), "to pin"));
+  const LockedMemory limit(std::int64_t{64} << 10);
+  const std::string pinning = message_of([&] { start("cudaHostAlloc", CudaStatus{2}); });
+  EXPECT_TRUE(contains(pinning, "to pin")) << pinning;
+  EXPECT_TRUE(contains(pinning, "more than 64.00 KiB, which")) << pinning;
   FakeCudaRuntime full;
   full.fail("cudaMalloc", 0, false, CudaStatus{2});
   const auto measure = [&] {
