@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "plan/chain/chain_solver.hpp"
 #include "plan/model/group_links.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/stage/chain_budgets.hpp"
 
 namespace garonne::plan {
@@ -28,6 +31,34 @@ int first_loaded(const ModelGraph& model) {
   return found == model.values.end() ? -1 : static_cast<int>(found - model.values.begin());
 }
 
+// A parameter of several blocks is the first one's.
+void add_weights(const ModelGraph& model, const StepShape& step, std::int64_t least_bytes,
+                 StageChain& stage) {
+  std::vector<bool> counted(model.parameters.size());
+  for (std::size_t block = 0; block < stage.nodes.size(); ++block) {
+    const auto [begin, end] = stage.nodes[block];
+    for (int node = begin; node < end; ++node) {
+      for (const int parameter : model.nodes[as_index(node)].parameters) {
+        const std::int64_t bytes =
+            round_up(model.parameters[as_index(parameter)].elements * step.element_bytes.parameter,
+                     step.granularity);
+        if (counted[as_index(parameter)] || bytes < least_bytes) continue;
+        counted[as_index(parameter)] = true;
+        stage.chain.blocks[block].weight_bytes += bytes;
+      }
+    }
+  }
+}
+
+void add_weights_below(const StageChain& stage, const ChainAnswer& answer,
+                       std::vector<bool>& nodes) {
+  for (const ChainGap& gap : answer.gaps) {
+    if (gap.item != ChainItem::Weights) continue;
+    const auto [begin, end] = stage.nodes[as_index(gap.index)];
+    std::fill(nodes.begin() + begin, nodes.begin() + end, true);
+  }
+}
+
 BelowAtTurn below_at_turn(const ModelGraph& model, const StageChain& stage,
                           const ChainAnswer& answer) {
   const auto backward = std::find_if(
@@ -36,8 +67,9 @@ BelowAtTurn below_at_turn(const ModelGraph& model, const StageChain& stage,
   const int turn = static_cast<int>(backward - answer.passes.begin());
   BelowAtTurn below{std::vector<bool>(model.values.size()), std::vector<bool>(model.nodes.size())};
   for (const ChainGap& gap : answer.gaps) {
-    expect(gap.item != ChainItem::Weights && gap.last_use < turn && gap.next_use >= turn,
-           "what a chain of blocks moves is a value or what a block has kept, around the turn");
+    if (gap.item == ChainItem::Weights) continue;
+    expect(gap.last_use < turn && gap.next_use >= turn,
+           "what a chain of blocks moves of what it makes is below around the turn");
     if (gap.item == ChainItem::Value) {
       const int value = gap.index == 0 ? first_loaded(model) : stage.value[as_index(gap.index)];
       if (value >= 0) below.values[as_index(value)] = true;
@@ -113,7 +145,8 @@ std::vector<IdleTime> around_turns(
 }  // namespace
 
 CopyingStepPlanner::CopyingStepPlanner(const ChainSolver& solver, const ModelGraph& model,
-                                       const StepShape& step, TextCache* cache)
+                                       const StepShape& step, TextCache* cache,
+                                       std::optional<std::int64_t> least_weight_bytes)
     : solver_(solver), micro_batches_(step.micro_batches) {
   problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));
   if (step.micro_batches > 1) {
@@ -121,23 +154,27 @@ CopyingStepPlanner::CopyingStepPlanner(const ChainSolver& solver, const ModelGra
         step.reduces_each_micro_batch() ? GradientBuckets::Made : GradientBuckets::There;
     problems_.push_back(make_stage_problem(model, step, later, cache));
   }
-  for (const StageProblem& problem : problems_) {
-    if (problem.chain) continue;
-    throw ConfigError("memory.plan", solver.name,
-                      "does not apply: " + refusal_without_chain(problem) +
-                          "; leave memory.plan at \"auto\", which moves what it finds idle");
+  for (StageProblem& problem : problems_) {
+    if (!problem.chain) {
+      throw ConfigError("memory.plan", solver.name,
+                        "does not apply: " + refusal_without_chain(problem) +
+                            "; leave memory.plan at \"auto\", which moves what it finds idle");
+    }
+    if (least_weight_bytes) add_weights(model, step, *least_weight_bytes, *problem.chain);
   }
+  weight_bytes_ = chain_weight_bytes(problems_.front().chain->chain);
 }
 
 std::optional<StepWithCopies> CopyingStepPlanner::within(std::int64_t budget_bytes, double share,
                                                          const TierLinks& links) const {
   StepWithCopies step;
+  if (weight_bytes_ > 0) step.weights.resize(problems_.front().model.nodes.size());
   std::vector<NodeSchedule> schedules;
   for (const StageProblem& problem : problems_) {
     Chain chain = problem.chain->chain;
     chain.links = {rate_of(chain, links.out), rate_of(chain, links.in)};
     const std::int64_t available =
-        available_to_chain(problem, budget_bytes - problem.tasks.static_bytes);
+        available_to_chain(problem, budget_bytes - problem.tasks.static_bytes, weight_bytes_);
     const auto bytes = static_cast<std::int64_t>(share * static_cast<double>(available));
     if (bytes < solver_.minimum_budget(chain)) return std::nullopt;
     const ChainAnswer answer = solver_.solve(chain, bytes, ChainSolverOptions());
@@ -146,6 +183,7 @@ std::optional<StepWithCopies> CopyingStepPlanner::within(std::int64_t budget_byt
     if (!schedule) return std::nullopt;
     schedules.push_back(std::move(*schedule));
     step.below.push_back(below_at_turn(problem.model, *problem.chain, answer));
+    add_weights_below(*problem.chain, answer, step.weights);
   }
   step.schedule = of_step(std::move(schedules));
   return step;
@@ -185,6 +223,20 @@ std::vector<IdleTime> idle_times_below(const Program& program, const ModelGraph&
                                           : below.records[as_index(content.node)];
     return moves ? content.micro_batch : -1;
   });
+}
+
+std::vector<int> weights_below(const Program& program, const StepWithCopies& step,
+                               std::int64_t least_bytes) {
+  if (step.weights.empty()) return {};
+  std::set<int> read;
+  for (const Instruction& instruction : program.instructions) {
+    const int node = instruction.node_index;
+    if (node >= 0 && step.weights[as_index(node)])
+      read.insert(instruction.reads.begin(), instruction.reads.end());
+  }
+  std::vector<int> found = movable_weights(program, least_bytes);
+  std::erase_if(found, [&](int buffer) { return !read.contains(buffer); });
+  return found;
 }
 
 std::vector<IdleTime> idle_times_at_turns(const Program& program) {

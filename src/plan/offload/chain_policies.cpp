@@ -23,11 +23,13 @@ OffloadPolicy pofo_policy() {
 }
 
 OffloadPolicy offload_greedy_policy() {
-  return policy_of(offload_greedy_solver(), {MemoryWay::OffloadActivations});
+  return policy_of(offload_greedy_solver(),
+                   {MemoryWay::OffloadActivations, MemoryWay::OffloadWeights});
 }
 
 OffloadPolicy offload_greedy_star_policy() {
-  return policy_of(offload_greedy_star_solver(), {MemoryWay::OffloadActivations});
+  return policy_of(offload_greedy_star_solver(),
+                   {MemoryWay::OffloadActivations, MemoryWay::OffloadWeights});
 }
 
 }  // namespace garonne::plan

@@ -212,12 +212,30 @@ std::vector<MovedProgram> Mover::with_everything_below() const {
   return all;
 }
 
-std::vector<MovedProgram> Mover::with_idle_below(const std::vector<IdleTime>& idle) const {
+std::vector<MovedProgram> Mover::with_idle_below(const std::vector<IdleTime>& idle,
+                                                 const std::vector<int>& weights) const {
   std::vector<MovedProgram> all;
-  const auto offloads =
-      place_offloads(program_, {budget_bytes_, below_.tiers, below_.least_bytes}, idle);
-  if (offloads)
-    add(offloads->empty() ? program_ : with_offloads(program_, *offloads, links_), "", all);
+  const std::vector<std::int64_t> idle_of_weights = idle_bytes(program_, weights);
+  // What the weights make room for, of what they can.
+  for (const double share : {0.0, 0.5, 1.0}) {
+    if (share > 0 && weights.empty()) break;
+    OffloadRequest request{budget_bytes_, below_.tiers, below_.least_bytes};
+    const Tier tier = tier_of_pages(weights);
+    if (share > 0) {
+      request.tiers.at(tier).budget_bytes -= bytes_below(tier, weights);
+      for (const std::int64_t bytes : idle_of_weights) {
+        request.more_bytes.push_back(static_cast<std::int64_t>(static_cast<double>(bytes) * share));
+      }
+    }
+    const auto offloads = place_offloads(program_, request, idle);
+    if (!offloads) continue;
+    Program lean = offloads->empty() ? program_ : with_offloads(program_, *offloads, links_);
+    if (share == 0) {
+      add(std::move(lean), "", all);
+    } else {
+      add(with_paging(std::move(lean), weights, tier, links_.at(tier), budget_bytes_), "", all);
+    }
+  }
   return all;
 }
 

@@ -53,8 +53,9 @@ class Mover {
   // All that lasts, and gradients, are on one tier between their uses; of values and records what
   // the budget has no room for.
   std::vector<MovedProgram> with_everything_below() const;
-  // Of these idle times those that have to.
-  std::vector<MovedProgram> with_idle_below(const std::vector<IdleTime>& idle) const;
+  // Of these idle times, and of these parameters between their uses, those that have to.
+  std::vector<MovedProgram> with_idle_below(const std::vector<IdleTime>& idle,
+                                            const std::vector<int>& weights) const;
 
  private:
   // What leaves together, and what it is called.

@@ -15,6 +15,7 @@
 #include "plan/offload/chain_offload.hpp"
 #include "plan/offload/mover.hpp"
 #include "plan/offload/tier_selection.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/chain_budgets.hpp"
 
@@ -39,6 +40,12 @@ std::vector<MovedProgram> placed_within(const Program& program, const LowerTiers
   return all;
 }
 
+// None where they stay. What passes gather is none of a chain's.
+std::optional<std::int64_t> least_moved_weight_bytes(const LowerTiers& below,
+                                                     const StepShape& step) {
+  return below.weights && step.zero < 3 ? std::optional(below.least_state_bytes) : std::nullopt;
+}
+
 std::vector<Start> starts_of(const OffloadPolicy& policy, const LeanPlans& lean) {
   std::vector<Start> starts;
   for (const LeanPlans::Entry& entry : lean.entries) {
@@ -49,10 +56,14 @@ std::vector<Start> starts_of(const OffloadPolicy& policy, const LeanPlans& lean)
 }
 
 // Of a solver of chains.
-Start leanest_start(StepSchedule schedule) {
+Start leanest_start(StepSchedule schedule, const LowerTiers& below, const StepShape& step) {
+  const std::optional<std::int64_t> least_weight_bytes = least_moved_weight_bytes(below, step);
   return {{&stage_solvers().front(), std::move(schedule)},
-          [](const Program& program, const Mover& mover) {
-            return mover.with_idle_below(idle_times_at_turns(program));
+          [least_weight_bytes](const Program& program, const Mover& mover) {
+            return mover.with_idle_below(idle_times_at_turns(program),
+                                         least_weight_bytes
+                                             ? movable_weights(program, *least_weight_bytes)
+                                             : std::vector<int>());
           }};
 }
 
@@ -145,8 +156,8 @@ constexpr double nearest_shares = 1.0 / 64;
 
 void add_answers(const OffloadPolicy& policy, const ModelGraph& graph, const StepShape& step,
                  const TierRequest& wish, TierSelection& selection) {
-  const CopyingStepPlanner planner(chain_solver(policy.chain_solver), graph, step,
-                                   wish.stage.cache);
+  const CopyingStepPlanner planner(chain_solver(policy.chain_solver), graph, step, wish.stage.cache,
+                                   least_moved_weight_bytes(wish.below, step));
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   const std::int64_t budget = wish.stage.budget_bytes;
   double fits = 0;
@@ -158,7 +169,9 @@ void add_answers(const OffloadPolicy& policy, const ModelGraph& graph, const Ste
     if (answer) {
       const Start start{{&stage_solvers().front(), answer->schedule},
                         [&](const Program& program, const Mover& mover) {
-                          return mover.with_idle_below(idle_times_below(program, graph, *answer));
+                          return mover.with_idle_below(
+                              idle_times_below(program, graph, *answer),
+                              weights_below(program, *answer, wish.below.least_state_bytes));
                         }};
       for_each_program(graph, step, {start}, wish.below,
                        [&](const StagePlan& plan, const Start& of, const TierFloor& which) {
@@ -183,8 +196,8 @@ TierFloor find_policy_floor(const OffloadPolicy& policy, const ModelGraph& decla
   if (policy.chain_solver.empty())
     return floor_of_policy(declared, step, starts_of(policy, lean), below, forward, policy);
   const StepSchedule schedule = leanest_of_solver(policy, declared, step, cache);
-  TierFloor floor =
-      floor_of_policy(declared, step, {leanest_start(schedule)}, below, forward, policy);
+  TierFloor floor = floor_of_policy(declared, step, {leanest_start(schedule, below, step)}, below,
+                                    forward, policy);
   floor.schedule = schedule;
   return floor;
 }
@@ -208,7 +221,8 @@ StagePlan plan_by_policy(const OffloadPolicy& policy, const ModelGraph& graph,
   TierSelection selection(wish);
   if (!policy.chain_solver.empty()) add_answers(policy, graph, step, wish, selection);
   const std::vector<Start> starts =
-      floor.schedule ? std::vector<Start>{leanest_start(*floor.schedule)} : starts_of(policy, lean);
+      floor.schedule ? std::vector<Start>{leanest_start(*floor.schedule, wish.below, step)}
+                     : starts_of(policy, lean);
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   // What fits less fits, however the placement for more comes out.
   for (const std::int64_t bytes : {budget, floor.bytes}) {

@@ -20,12 +20,13 @@ RotorOptions chain_options(const Chain& chain) {
   return options;
 }
 
-std::int64_t available_to_chain(const StageProblem& problem, std::int64_t budget_bytes) {
+std::int64_t available_to_chain(const StageProblem& problem, std::int64_t budget_bytes,
+                                std::int64_t weight_bytes) {
   const NodeSchedule all = recompute_on_demand(problem.model, keep_everything(problem.model));
   const LivenessTrace keep_all =
       trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, all));
-  return std::max<std::int64_t>(
-      0, std::min(budget_bytes, keep_all.peak_bytes) - problem.chain->resident_bytes);
+  return std::max<std::int64_t>(0, std::min(budget_bytes, keep_all.peak_bytes) -
+                                       problem.chain->resident_bytes + weight_bytes);
 }
 
 std::optional<NodeSchedule> schedule_of_sequence(

@@ -27,7 +27,9 @@ std::string refusal_without_chain(const StageProblem& problem);
 RotorOptions chain_options(const Chain& chain);
 
 // What is there for the chain where all of the micro-batch may take `budget_bytes`; 0 for nothing.
-std::int64_t available_to_chain(const StageProblem& problem, std::int64_t budget_bytes);
+// `weight_bytes`: of what lasts beside that budget, which the chain counts as its own.
+std::int64_t available_to_chain(const StageProblem& problem, std::int64_t budget_bytes,
+                                std::int64_t weight_bytes = 0);
 
 // None where there is no sequence, or one of too many steps.
 std::optional<NodeSchedule> schedule_of_sequence(
