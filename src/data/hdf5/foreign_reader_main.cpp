@@ -199,46 +199,52 @@ hsize_t attributes_of(hid_t object) {
   return status < 0 ? 0 : std::min<hsize_t>(info.num_attrs, most_objects);
 }
 
-// Reads what can be read without heaps; errors are for those who need what they are about.
-void try_attribute(hid_t object, hsize_t number) {
+// Reads what can be read without heaps. False where HDF5 refused something, which is for those who
+// need it.
+bool try_attribute(hid_t object, hsize_t number) {
   const Owned attribute(
       H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, number, H5P_DEFAULT, H5P_DEFAULT),
       H5Aclose);
-  if (attribute.identifier < 0) return;
+  if (attribute.identifier < 0) return false;
   const Owned type(H5Aget_type(attribute.identifier), H5Tclose);
   const Owned space(H5Aget_space(attribute.identifier), H5Sclose);
   const std::size_t width = H5Tget_size(type.identifier);
   const std::size_t count = count_of(space.identifier);
-  if (width == 0 || count == 0 || width > most_attribute_bytes / count) return;
+  if (width == 0 || count == 0 || width > most_attribute_bytes / count) return true;
   const H5T_class_t kind = H5Tget_class(type.identifier);
   const bool text = kind == H5T_STRING && H5Tis_variable_str(type.identifier) == 0;
-  if (!text && kind != H5T_INTEGER && kind != H5T_FLOAT && kind != H5T_ENUM) return;
+  if (!text && kind != H5T_INTEGER && kind != H5T_FLOAT && kind != H5T_ENUM) return true;
   std::vector<char> bytes(width * count);
-  H5Aread(attribute.identifier, type.identifier, bytes.data());
+  return H5Aread(attribute.identifier, type.identifier, bytes.data()) >= 0;
 }
 
 // Its first and its last element, for the index of its chunks.
-void try_elements(hid_t dataset, hid_t type, hid_t space) {
+bool try_elements(hid_t dataset) {
+  const Owned type_of(H5Dget_type(dataset), H5Tclose);
+  const Owned space_of(H5Dget_space(dataset), H5Sclose);
+  const hid_t type = type_of.identifier;
+  const hid_t space = space_of.identifier;
   const H5T_class_t kind = H5Tget_class(type);
   const int rank = H5Sget_simple_extent_ndims(space);
   const Owned properties(H5Dget_create_plist(dataset), H5Pclose);
   const H5D_layout_t layout = H5Pget_layout(properties.identifier);
 #if H5_VERSION_GE(1, 10, 5)
   hsize_t chunks = 0;
-  if (layout == H5D_CHUNKED) H5Dget_num_chunks(dataset, space, &chunks);
+  if (layout == H5D_CHUNKED && H5Dget_num_chunks(dataset, space, &chunks) < 0) return false;
 #endif
-  if (layout == H5D_VIRTUAL) return;  // its elements are elsewhere
+  if (layout == H5D_VIRTUAL) return true;  // its elements are elsewhere
   const hsize_t stored = H5Dget_storage_size(dataset);
   H5Dget_offset(dataset);
-  if (rank < 1 || rank > H5S_MAX_RANK || layout != H5D_CHUNKED || stored == 0) return;
-  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Tget_size(type) > most_element_bytes) return;
+  if (rank < 1 || rank > H5S_MAX_RANK || layout != H5D_CHUNKED || stored == 0) return true;
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Tget_size(type) > most_element_bytes)
+    return true;
   std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
   std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
   H5Sget_simple_extent_dims(space, extent.data(), nullptr);
   H5Pget_chunk(properties.identifier, rank, chunk.data());
   hsize_t chunk_bytes = H5Tget_size(type);
   for (const hsize_t size : chunk) {
-    if (size == 0 || chunk_bytes > most_chunk_bytes / size) return;
+    if (size == 0 || chunk_bytes > most_chunk_bytes / size) return true;
     chunk_bytes *= size;
   }
   const hsize_t one = 1;
@@ -247,13 +253,14 @@ void try_elements(hid_t dataset, hid_t type, hid_t space) {
   for (const bool last : {false, true}) {
     std::vector<hsize_t> first(extent.size(), 0);
     for (std::size_t axis = 0; axis < extent.size(); ++axis) {
-      if (extent[axis] == 0) return;
+      if (extent[axis] == 0) return true;
       if (last) first[axis] = extent[axis] - 1;
     }
     char element[most_element_bytes] = {};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, ones.data(), nullptr);
-    H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, element);
+    if (H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, element) < 0) return false;
   }
+  return true;
 }
 
 // Where the elements of a virtual dataset lie is in a heap.
@@ -283,43 +290,6 @@ herr_t note_name(hid_t, const char* name, const H5L_info_t* link, void* names) {
   return 0;
 }
 
-// Walks through groups from the root, level by level.
-Answer try_structure(hid_t file, const TimeLeft& time) {
-  std::vector<std::string> paths = {"/"};
-  for (std::size_t next = 0; next < paths.size() && next < most_objects; ++next) {
-    const std::string path = paths[next];
-    time.begin_part();
-    const Owned object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
-    if (object.identifier < 0) continue;
-    // Looks at all of them, also where their number is not known.
-    H5Aexists(object.identifier, "?");
-    const hsize_t attributes = attributes_of(object.identifier);
-    for (hsize_t number = 0; number < attributes; ++number) {
-      time.begin_part();
-      try_attribute(object.identifier, number);
-    }
-    const H5I_type_t kind = H5Iget_type(object.identifier);
-    if (kind == H5I_DATASET) {
-      const Owned type(H5Dget_type(object.identifier), H5Tclose);
-      const Owned space(H5Dget_space(object.identifier), H5Sclose);
-      try_elements(object.identifier, type.identifier, space.identifier);
-    }
-    if (kind != H5I_GROUP || paths.size() >= most_objects ||
-        std::count(path.begin(), path.end(), '/') > most_depth) {
-      continue;
-    }
-    std::vector<std::string> names;
-    hsize_t place = 0;
-    H5Literate(object.identifier, H5_INDEX_NAME, H5_ITER_INC, &place, note_name, &names);
-    for (const std::string& name : names) {
-      paths.push_back(path == "/" ? path + name : path + "/" + name);
-    }
-  }
-  Answer answer;
-  answer.state = ForeignState::Done;
-  return answer;
-}
-
 // Never empty, which would mean that a file opens.
 std::string why_refused() {
   const std::string reason = innermost_description();
@@ -347,7 +317,8 @@ class OpenFile {
       close_file();
     } else {
       if (file_ < 0) file_ = open_file(question.path);
-      answer = question.kind == ForeignKind::Structure ? walk(time) : answer_about_object(question);
+      answer = question.kind == ForeignKind::Structure ? walk(question, time)
+                                                       : answer_about_object(question);
     }
     set_alarm(0);
     return bytes_of(answer);
@@ -361,18 +332,83 @@ class OpenFile {
     return std::min(seconds, most_seconds);
   }
 
-  Answer walk(const TimeLeft& time) {
+  Answer walk(const ForeignQuestion& question, const TimeLeft& time) {
     Answer answer;
     if (file_ < 0) {
       answer.state = ForeignState::Done;
       answer.add(why_refused().c_str());
       return answer;
     }
-    answer = try_structure(file_, time);
+    if (!try_structure(question.path, time, AfterRefusal::GoOn)) {
+      open_anew(question.path);
+      try_structure(question.path, time, AfterRefusal::OpenAnew);
+    }
     // That, too, is done by who reads it then.
     time.begin_part();
     close_file();
+    answer.state = ForeignState::Done;
     return answer;
+  }
+
+  // What HDF5 refused changes what it does afterwards: it may answer the next time, or crash where
+  // it has not taken memory for another address that is not there. Who reads the file may ask in
+  // any order.
+  enum class AfterRefusal { GoOn, OpenAnew };
+
+  // Walks through groups from the root, level by level. Whether nothing was refused.
+  bool try_structure(const std::string& file, const TimeLeft& time, AfterRefusal after) {
+    bool all_answered = true;
+    const auto try_object = [&](const std::string& path, const auto& try_it) {
+      if (this->try_object(path, time, try_it)) return;
+      all_answered = false;
+      if (after == AfterRefusal::OpenAnew) open_anew(file);
+    };
+    std::vector<std::string> paths = {"/"};
+    for (std::size_t next = 0; next < paths.size() && next < most_objects; ++next) {
+      const std::string path = paths[next];
+      H5I_type_t kind = H5I_BADID;
+      hsize_t attributes = 0;
+      try_object(path, [&](hid_t object) {
+        kind = H5Iget_type(object);
+        // Looks at all of them, also where their number is not known.
+        const bool answered = H5Aexists(object, "?") >= 0;
+        attributes = attributes_of(object);
+        return answered;
+      });
+      for (hsize_t number = 0; number < attributes; ++number) {
+        try_object(path, [&](hid_t object) { return try_attribute(object, number); });
+      }
+      if (kind == H5I_DATASET) try_object(path, try_elements);
+      if (kind != H5I_GROUP || paths.size() >= most_objects ||
+          std::count(path.begin(), path.end(), '/') > most_depth) {
+        continue;
+      }
+      std::vector<std::string> names;
+      try_object(path, [&](hid_t object) {
+        hsize_t place = 0;
+        names.clear();
+        return H5Literate(object, H5_INDEX_NAME, H5_ITER_INC, &place, note_name, &names) >= 0;
+      });
+      for (const std::string& name : names)
+        paths.push_back(path == "/" ? path + name : path + "/" + name);
+    }
+    return all_answered;
+  }
+
+  // Asks once more where HDF5 refused.
+  template <typename Try>
+  bool try_object(const std::string& path, const TimeLeft& time, const Try& try_it) {
+    for (int turn = 0; turn < 2; ++turn) {
+      time.begin_part();
+      const Owned object(H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose);
+      if (object.identifier >= 0 && try_it(object.identifier)) return true;
+    }
+    return false;
+  }
+
+  void open_anew(const std::string& path) {
+    close_file();
+    file_ = open_file(path);
   }
 
   void close_file() {
