@@ -50,7 +50,7 @@ bool has_its_fields(hid_t type, std::size_t bits) {
 NumberType number_type(hid_t type) {
   NumberType number;
   const std::size_t bytes = H5Tget_size(type);
-  if (bytes > std::numeric_limits<int>::max()) return number;
+  if (bytes > std::numeric_limits<int>::max() / 8) return number;  // its bits are counted, too
   number.bytes = static_cast<int>(bytes);
   const H5T_class_t kind = H5Tget_class(type);
   if (bytes > sizeof(double) || (kind != H5T_INTEGER && kind != H5T_FLOAT)) return number;

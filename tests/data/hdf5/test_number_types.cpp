@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/hdf5/foreign_files.hpp"
@@ -146,10 +147,14 @@ TEST(NumberTypes, AreNotGiantInASmallDataset) {
   std::string bytes = testing::read_bytes(path);
   const std::size_t place = bytes.find(two_bytes);
   ASSERT_NE(place, std::string::npos);
-  bytes.replace(place + 6, 2, "\xff\xff");
-  const std::string giant = scratch.write("giant.h5", bytes);
-  expect_io_error(giant, "has elements of 4294901762 bytes; the file is damaged",
-                  [&] { Hdf5File::open(giant).dataset("a").hash_of_chunk(false); });
+  const std::pair<std::string, std::string> sizes[] = {{"\xff\xff", "4294901762"},
+                                                       {{"\x00\x10", 2}, "268435458"}};
+  for (const auto& [high, size] : sizes) {
+    bytes.replace(place + 6, 2, high);
+    const std::string giant = scratch.write("giant.h5", bytes);
+    expect_io_error(giant, "has elements of " + size + " bytes; the file is damaged",
+                    [&] { Hdf5File::open(giant).dataset("a").hash_of_chunk(false); });
+  }
 }
 
 TEST(NumberTypes, ThatAreUnusualAreRead) {
