@@ -54,17 +54,16 @@ CudaDevice::~CudaDevice() {
 void CudaDevice::start() {
   const std::string activity = "start of the device";
   check_(runtime_.set_device(settings_.ordinal), "cudaSetDevice", Lane::Compute, activity);
-  int lowest = 0;
   int highest = 0;
-  check_(runtime_.priorities(lowest, highest), "cudaDeviceGetStreamPriorityRange", Lane::Compute,
-         activity);
+  check_(runtime_.priorities(lowest_priority_, highest), "cudaDeviceGetStreamPriorityRange",
+         Lane::Compute, activity);
   std::vector<Lane> lanes = {Lane::Compute, Lane::CopyOut, Lane::CopyIn};
   if (settings_.communication_streams) {
     lanes.push_back(Lane::Message);
     lanes.push_back(Lane::Collective);
   }
   for (const Lane lane : lanes) {
-    const int priority = lane == Lane::Compute ? highest : lowest;
+    const int priority = lane == Lane::Compute ? highest : lowest_priority_;
     streams_[lane_index(lane)] =
         std::make_unique<CudaLane>(check_, *plain_events_, *timed_events_, lane, priority);
   }
@@ -214,14 +213,9 @@ ThreadCopies& CudaDevice::thread_copies(Lane lane) {
          fmt::format("copies by a thread of the {} lane, which has none", to_string(lane)));
   std::unique_ptr<CudaThreadCopies>& copies = thread_copies_[lane_index(lane)];
   if (copies == nullptr) {
-    int lowest = 0;
-    int highest = 0;
-    const std::string activity = "copies by a thread";
-    check_(runtime_.priorities(lowest, highest), "cudaDeviceGetStreamPriorityRange", lane,
-           activity);
     const auto is_pinned = [this](Span span) { return host_tier_ && host_tier_->contains(span); };
     copies = std::make_unique<CudaThreadCopies>(check_, clock(), *plain_events_, settings_.ordinal,
-                                                lane, lowest, is_pinned);
+                                                lane, lowest_priority_, is_pinned);
   }
   return *copies;
 }

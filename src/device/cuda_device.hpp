@@ -156,6 +156,7 @@ class CudaDevice final : public ThreadedDevice, public Captures {
   std::unique_ptr<CudaEvents> plain_events_;
   std::unique_ptr<CudaEvents> timed_events_;
   std::unique_ptr<CudaHostFunctions> functions_;
+  int lowest_priority_ = 0;
   std::array<std::unique_ptr<CudaLane>, lane_count> streams_;
   std::array<std::unique_ptr<CudaThreadCopies>, lane_count> thread_copies_;
   std::uint32_t* words_ = nullptr;  // pinned, one a lane: what its thread has reached

@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "device/thread_copies.hpp"
 #include "device/tier_places.hpp"
 
 namespace garonne::device {
@@ -110,7 +111,7 @@ void DiskTier::write(Span block, Span from, ThreadCopies& copies) {
   const std::lock_guard lock(pinned_outward_);
   const std::array<Span, 2> pieces = pinned_pieces(0);
   const auto begin = [&](std::int64_t at, int turn) {
-    Span piece = pieces[turn % 2];
+    Span piece = pieces[size(turn % 2)];
     piece.bytes = std::min(piece.bytes, from.bytes - at);
     copies.begin(piece, {from.tier, from.data + at, piece.bytes});
     return piece;
@@ -134,7 +135,7 @@ void DiskTier::read(Span block, Span to, ThreadCopies& copies) {
   const std::array<Span, 2> pieces = pinned_pieces(1);
   int turn = 0;
   for (std::int64_t done = 0; done < to.bytes; ++turn) {
-    Span piece = pieces[turn % 2];
+    Span piece = pieces[size(turn % 2)];
     const std::int64_t now = std::min(piece.bytes, to.bytes - done);
     piece.bytes = round_up(now, file_.granularity());
     file_.read(offset_of(block) + done, piece);

@@ -13,7 +13,6 @@
 
 #include "device/disk_file.hpp"
 #include "device/fixed_arena.hpp"
-#include "device/thread_copies.hpp"
 #include "device/tier_memory.hpp"
 
 namespace garonne::device {

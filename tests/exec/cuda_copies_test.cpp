@@ -84,12 +84,7 @@ class CudaCopies : public testing::TestWithParam<std::uint64_t> {
     for (const plan::Operation copy : copies) ASSERT_GT(copies_of(gpu.program(), copy), 10);
     EXPECT_EQ(cpu.state(), gpu.state());
     for (std::int64_t number = 1; number <= 2; ++number) {
-      const StepOutputs wanted = cpu.step(number);
-      const StepOutputs made = gpu.step(number);
-      EXPECT_EQ(wanted.loss, made.loss);
-      EXPECT_EQ(wanted.gradient_norm, made.gradient_norm);
-      EXPECT_EQ(cpu.gradients(), gpu.gradients());
-      EXPECT_LE(made.peak_bytes, gpu.prediction().peak_bytes);
+      const StepOutputs made = same_steps(cpu, gpu, number);
       for (const Tier tier : tiers) {
         EXPECT_EQ(made.live_bytes_below.at(tier), gpu.prediction().of(tier).live_bytes);
         EXPECT_EQ(gpu.live_bytes_on(tier), gpu.prediction().of(tier).static_bytes);

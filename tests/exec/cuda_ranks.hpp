@@ -429,4 +429,15 @@ class GpuRank final : public Rank {
   std::unique_ptr<device::DiskTier> disk_;
 };
 
+// Expects a step of both to have the same bits, within the planned bytes; the GPU's.
+inline StepOutputs same_steps(CpuRank& cpu, GpuRank& gpu, std::int64_t number) {
+  const StepOutputs wanted = cpu.step(number);
+  StepOutputs made = gpu.step(number);
+  EXPECT_EQ(wanted.loss, made.loss);
+  EXPECT_EQ(wanted.gradient_norm, made.gradient_norm);
+  EXPECT_EQ(cpu.gradients(), gpu.gradients());
+  EXPECT_LE(made.peak_bytes, gpu.prediction().peak_bytes);
+  return made;
+}
+
 }  // namespace garonne::exec

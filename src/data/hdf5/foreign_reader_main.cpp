@@ -317,7 +317,7 @@ class OpenFile {
       close_file();
     } else {
       if (file_ < 0) file_ = open_file(question.path);
-      answer = question.kind == ForeignKind::Structure ? walk(question, time)
+      answer = question.kind == ForeignKind::Structure ? walk(question.path, time)
                                                        : answer_about_object(question);
     }
     set_alarm(0);
@@ -332,16 +332,16 @@ class OpenFile {
     return std::min(seconds, most_seconds);
   }
 
-  Answer walk(const ForeignQuestion& question, const TimeLeft& time) {
+  Answer walk(const std::string& path, const TimeLeft& time) {
     Answer answer;
     if (file_ < 0) {
       answer.state = ForeignState::Done;
       answer.add(why_refused().c_str());
       return answer;
     }
-    if (!try_structure(question.path, time, AfterRefusal::GoOn)) {
-      open_anew(question.path);
-      try_structure(question.path, time, AfterRefusal::OpenAnew);
+    if (!try_structure(path, time, AfterRefusal::GoOn)) {
+      open_anew(path);
+      try_structure(path, time, AfterRefusal::OpenAnew);
     }
     // That, too, is done by who reads it then.
     time.begin_part();
@@ -358,8 +358,8 @@ class OpenFile {
   // Walks through groups from the root, level by level. Whether nothing was refused.
   bool try_structure(const std::string& file, const TimeLeft& time, AfterRefusal after) {
     bool all_answered = true;
-    const auto try_object = [&](const std::string& path, const auto& try_it) {
-      if (this->try_object(path, time, try_it)) return;
+    const auto attempt = [&](const std::string& path, const auto& try_it) {
+      if (try_object(path, time, try_it)) return;
       all_answered = false;
       if (after == AfterRefusal::OpenAnew) open_anew(file);
     };
@@ -368,23 +368,30 @@ class OpenFile {
       const std::string path = paths[next];
       H5I_type_t kind = H5I_BADID;
       hsize_t attributes = 0;
-      try_object(path, [&](hid_t object) {
+      attempt(path, [&](hid_t object) {
         kind = H5Iget_type(object);
         // Looks at all of them, also where their number is not known.
         const bool answered = H5Aexists(object, "?") >= 0;
         attributes = attributes_of(object);
         return answered;
       });
+      // Of those behind one that is refused, too.
       for (hsize_t number = 0; number < attributes; ++number) {
-        try_object(path, [&](hid_t object) { return try_attribute(object, number); });
+        attempt(path, [&](hid_t object) {
+          for (; number < attributes; ++number) {
+            time.begin_part();
+            if (!try_attribute(object, number)) return false;
+          }
+          return true;
+        });
       }
-      if (kind == H5I_DATASET) try_object(path, try_elements);
+      if (kind == H5I_DATASET) attempt(path, try_elements);
       if (kind != H5I_GROUP || paths.size() >= most_objects ||
           std::count(path.begin(), path.end(), '/') > most_depth) {
         continue;
       }
       std::vector<std::string> names;
-      try_object(path, [&](hid_t object) {
+      attempt(path, [&](hid_t object) {
         hsize_t place = 0;
         names.clear();
         return H5Literate(object, H5_INDEX_NAME, H5_ITER_INC, &place, note_name, &names) >= 0;

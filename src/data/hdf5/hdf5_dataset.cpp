@@ -110,11 +110,13 @@ void Hdf5Dataset::read_layout(VirtualData virtual_data) {
     virtual_ = std::make_shared<VirtualSources>(properties.get(), path_, name_, shape_, foreign_);
     return;
   }
-  // HDF5 before 1.14 copies as many bytes as elements have, wherever that ends.
-  const hsize_t in_header = layout == H5D_COMPACT ? H5Dget_storage_size(handle_.get()) : 0;
-  if (layout == H5D_COMPACT && in_header < static_cast<hsize_t>(declared_bytes_)) {
-    fail(fmt::format("has {} bytes in its header, and its elements have {}; the file is damaged",
-                     in_header, declared_bytes_));
+  if (layout == H5D_COMPACT) {
+    // HDF5 before 1.14 copies as many bytes as elements have, wherever that ends.
+    const hsize_t in_header = H5Dget_storage_size(handle_.get());
+    if (in_header < static_cast<hsize_t>(declared_bytes_)) {
+      fail(fmt::format("has {} bytes in its header, and its elements have {}; the file is damaged",
+                       in_header, declared_bytes_));
+    }
   }
   if (layout == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(H5S_MAX_RANK);

@@ -34,6 +34,12 @@ std::vector<int> buffers_of(const std::vector<StateGroup>& groups) {
   return buffers;
 }
 
+std::vector<std::int64_t> share_of(std::vector<std::int64_t> all, double share) {
+  for (std::int64_t& bytes : all)
+    bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * share);
+  return all;
+}
+
 template <class Units>
 std::vector<int> buffers_of(const Units& units, std::size_t count) {
   std::vector<int> buffers;
@@ -215,17 +221,14 @@ std::vector<MovedProgram> Mover::with_everything_below() const {
 std::vector<MovedProgram> Mover::with_idle_below(const std::vector<IdleTime>& idle,
                                                  const std::vector<int>& weights) const {
   std::vector<MovedProgram> all;
-  const std::vector<std::int64_t> idle_of_weights = idle_bytes(program_, weights);
+  const Tier tier = tier_of_pages(weights);
   // What the weights make room for, of what they can.
   for (const double share : {0.0, 0.5, 1.0}) {
     if (share > 0 && weights.empty()) break;
     OffloadRequest request{budget_bytes_, below_.tiers, below_.least_bytes};
-    const Tier tier = tier_of_pages(weights);
     if (share > 0) {
       request.tiers.at(tier).budget_bytes -= bytes_below(tier, weights);
-      for (const std::int64_t bytes : idle_of_weights) {
-        request.more_bytes.push_back(static_cast<std::int64_t>(static_cast<double>(bytes) * share));
-      }
+      request.more_bytes = share_of(idle_bytes(program_, weights), share);
     }
     const auto offloads = place_offloads(program_, request, idle);
     if (!offloads) continue;
@@ -379,11 +382,9 @@ std::optional<Program> Mover::with_units(const Choice& choice) const {
   const std::vector<int> buffers = buffers_of(choice.units, choice.count);
   const Tier tier = choice.updates_on_host ? Tier::Host : tier_of_pages(buffers);
   if (choice.share < 0) return checked(with_pages(start, choice, tier));
-  std::vector<std::int64_t> idle = idle_bytes_of(start, choice);
-  for (std::int64_t& bytes : idle)
-    bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * choice.share);
   const std::optional<Program> lean =
-      with_activations(start, budget_bytes_, {{tier, bytes_below(tier, buffers)}}, std::move(idle));
+      with_activations(start, budget_bytes_, {{tier, bytes_below(tier, buffers)}},
+                       share_of(idle_bytes_of(start, choice), choice.share));
   return lean ? checked(with_pages(*lean, choice, tier)) : std::nullopt;
 }
 
