@@ -86,6 +86,7 @@ struct RunConfig {
     std::int64_t host_budget = 0;
     std::string disk;
     std::int64_t disk_budget = automatic_budget;
+    std::string host_updates = "auto";
     std::vector<std::string> allow;  // empty: auto
   } memory;
   struct Train {

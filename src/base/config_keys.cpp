@@ -242,6 +242,9 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
       bytes_key("memory.disk_budget", GARONNE_MEMBER(memory, disk_budget), true,
                 "hard limit for each rank on memory.disk; auto = what is free there, shared by the "
                 "ranks of the node"),
+      text_key("memory.host_updates", GARONNE_MEMBER(memory, host_updates), {"auto", "within-step"},
+               "updates on the host end within their step, or, with auto, go on beside the next "
+               "one's passes where that is faster; the bits are the same"),
       registered_key.names("memory.allow", GARONNE_MEMBER(memory, allow),
                            "ways to need less memory; auto = all that give the bits of a run "
                            "without them and have the tier that they need"),

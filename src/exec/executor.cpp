@@ -80,6 +80,7 @@ Executor::Executor(const nn::Model& model, const plan::Program& program,
   for (const plan::Instruction& instruction : program.instructions) {
     activities_.push_back(plan::describe(instruction));
     updates_ = updates_ || instruction.operation == plan::Operation::Update;
+    rotated_ = rotated_ || instruction.of_previous_step;
   }
 }
 

@@ -115,12 +115,17 @@ class Executor {
   // buffers; the Program and the model must outlive the executor.
   Executor(const nn::Model& model, const plan::Program& program, const RankResources& resources);
 
-  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with
+  // Runs one step; collective over the groups of the Program. Of a rotated Program
+  // (plan/program/rotated_step.hpp) the updates on the host of the step before are carried out with
+  // it, and its own are left to the next one or to flush(). Throws RefusedError (allocator) with
   // the instruction's name, dist::AgreedError of the same code where loss or gradient norm are not
   // finite, which all ranks see alike and with which nothing is updated, CommunicationError from
   // the transport. After any other exception the state is that of the last whole update, or partly
   // updated when an update was interrupted.
   StepOutputs run(const StepInputs& inputs);
+  // Carries out what the last step has left, so that the state is that after it; nothing where it
+  // left nothing. Collective and throwing as run() is.
+  void flush();
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -143,6 +148,12 @@ class Executor {
  private:
   struct Running;
   struct Recorded;
+  // By what an update goes beside the Program.
+  struct UpdateNumbers {
+    std::int64_t step = 0;
+    double learning_rate = 0;
+  };
+  struct CarriedOver;
   Queue queue() const;  // of Compute
   at::TensorOptions options(at::ScalarType type) const;
   // A part of an instruction, carried out on a lane.
@@ -154,6 +165,10 @@ class Executor {
   void issue(std::size_t number, const std::shared_ptr<Running>& running);
   device::Mark put(Lane lane, Part work, std::size_t number,
                    const std::shared_ptr<Running>& running);
+  void start_carried(Running& running);
+  void carry_over(Running& running);
+  static bool takes_part(const plan::Instruction& instruction, const Running& running);
+  void pass_over(std::size_t number, Running& running);
   static HostBatch load_batch(int micro_batch, Running& running);
   void issue_to_gpu(std::size_t number, Running& running);
   std::string obstacle() const;
@@ -183,6 +198,7 @@ class Executor {
   void prepare(std::size_t number, Running& running);
   void begin(std::size_t number, Running& running);
   void end(std::size_t number, Running& running);
+  void measure(Running& running) const;
   void start_transfer(std::size_t number, Running& running);
   void make_loaded(std::size_t number, Running& running);
   void fill_loaded(std::size_t number, Running& running);
@@ -247,6 +263,8 @@ class Executor {
   StaticBuffers static_buffers_;                 // of the state
   std::vector<std::string> activities_;          // by instruction
   bool updates_ = false;
+  bool rotated_ = false;
+  std::unique_ptr<CarriedOver> carried_;  // null: the last step left nothing
 
   // Of a GPU.
   struct PlainSteps {

@@ -141,11 +141,15 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
       });
   const auto* norm =
       reinterpret_cast<const double*>(on_host(instruction.arguments.inputs[0]).block.data);
+  const UpdateNumbers numbers =
+      instruction.of_previous_step
+          ? running.of_previous
+          : UpdateNumbers{running.inputs.step, running.inputs.learning_rate};
   Transfer& transfer = running.transfers[number];
   transfer.copies = true;
   transfer.seconds = std::make_shared<double>(0);
-  transfer.copy = [updates, norm, optimizer = resources_.optimizer, step = running.inputs.step,
-                   rate = running.inputs.learning_rate, seconds = transfer.seconds,
+  transfer.copy = [updates, norm, optimizer = resources_.optimizer, step = numbers.step,
+                   rate = numbers.learning_rate, seconds = transfer.seconds,
                    queue = resources_.device->queue(instruction.lane)] {
     const auto start = std::chrono::steady_clock::now();
     const at::NoGradGuard no_gradients;

@@ -38,6 +38,11 @@ void Executor::run_on_gpu(Running& running) {
   double issue_seconds = 0;
   fill_step_numbers(running);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    if (!takes_part(program_.instructions[number], running)) {
+      running.moments.push_back(device.timed_mark(Lane::Compute));
+      pass_over(number, running);
+      continue;
+    }
     const auto before = Clock::now();
     issue_to_gpu(number, running);
     // Who reads and who waits for what was computed puts nothing.

@@ -82,6 +82,19 @@ struct Transfer {
   std::shared_ptr<double> seconds;  // that the copy took on its lane
 };
 
+// Between two steps of a rotated Program: what the first has left to the second.
+struct Executor::CarriedOver {
+  CarriedOver() = default;
+  ~CarriedOver() {
+    for (const auto& [id, what] : lowered) what.memory->release(what.block);
+  }
+  CarriedOver(const CarriedOver&) = delete;
+  CarriedOver& operator=(const CarriedOver&) = delete;
+
+  UpdateNumbers numbers;
+  std::map<int, Lowered> lowered;  // by buffer
+};
+
 // Everything that lives from the start of a step to its end. It is Compute's while the step runs,
 // but for what another lane does for an instruction, which is that lane's until it is joined.
 struct Executor::Running {
@@ -105,6 +118,8 @@ struct Executor::Running {
   Running& operator=(const Running&) = delete;
 
   const StepInputs inputs;
+  bool this_step = true;        // its own instructions are carried out
+  UpdateNumbers of_previous{};  // of a rotated step; step 0: none is before it
   std::vector<at::Tensor> buffers;
   std::vector<std::span<const std::int64_t>> samples;  // by micro-batch
   std::vector<std::vector<std::int64_t>> on_host;      // those of the host's own memory

@@ -50,6 +50,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const auto running = std::make_shared<Running>(inputs, program_);
   start_running(*running);
+  start_carried(*running);
   switch (resources_.device->kind()) {
     case DeviceKind::Cpu:
       run_here(*running);
@@ -67,7 +68,63 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   }
   resources_.tier->set_activity("");
   take_copy_seconds(*running);
+  carry_over(*running);
   return std::move(running->outputs);
+}
+
+void Executor::flush() {
+  if (!carried_) return;
+  const at::NoGradGuard no_gradients;
+  StepInputs inputs;
+  inputs.step = carried_->numbers.step;
+  const auto running = std::make_shared<Running>(inputs, program_);
+  running->this_step = false;
+  start_running(*running);
+  start_carried(*running);
+  switch (resources_.device->kind()) {
+    case DeviceKind::Cpu:
+      run_here(*running);
+      break;
+    case DeviceKind::Emulated:
+      run_apart(running);
+      break;
+    case DeviceKind::Cuda:
+      run_on_gpu(*running);
+      break;
+  }
+  resources_.tier->set_activity("");
+}
+
+// From here on it is the step's: whatever ends it ends what was left to it.
+void Executor::start_carried(Running& running) {
+  if (!carried_) return;
+  running.of_previous = carried_->numbers;
+  running.lowered.merge(carried_->lowered);
+  carried_.reset();
+}
+
+void Executor::carry_over(Running& running) {
+  if (!rotated_) return;
+  carried_ = std::make_unique<CarriedOver>();
+  carried_->numbers = {running.inputs.step, running.inputs.learning_rate};
+  for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
+    if (!program_.buffers[id].carried) continue;
+    const auto made = running.lowered.find(static_cast<int>(id));
+    expect(made != running.lowered.end(),
+           program_.buffers[id].name + " is not there to be carried");
+    carried_->lowered.insert(running.lowered.extract(made));
+  }
+}
+
+bool Executor::takes_part(const plan::Instruction& instruction, const Running& running) {
+  return instruction.of_previous_step ? running.of_previous.step > 0 : running.this_step;
+}
+
+// Who measures has an entry for it.
+void Executor::pass_over(std::size_t /*number*/, Running& running) {
+  resources_.tier->reset_peak();
+  running.start = std::chrono::steady_clock::now();
+  measure(running);
 }
 
 void Executor::start_running(Running& running) const {
@@ -81,6 +138,10 @@ void Executor::run_here(Running& running) {
   if (has_copies()) lanes.emplace(*resources_.device);
   const DeviceScope scope(*resources_.tier);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    if (!takes_part(program_.instructions[number], running)) {
+      pass_over(number, running);
+      continue;
+    }
     carry_out(number, running);
     expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
   }
@@ -127,6 +188,10 @@ device::Mark Executor::put(Lane lane, Part work, std::size_t number,
 void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   device::Device& device = *resources_.device;
+  if (!takes_part(instruction, *running)) {
+    put(Lane::Compute, &Executor::pass_over, number, running);
+    return;
+  }
   if (instruction.operation == plan::Operation::Wait) {
     device.order(Lane::Compute, running->marks.at(as_index(instruction.completes)));
   }
@@ -188,6 +253,10 @@ void Executor::end(std::size_t number, Running& running) {
       give_back(freed, running);
     }
   }
+  measure(running);
+}
+
+void Executor::measure(Running& running) const {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - running.start;
   plan::Measurement measurement;
   measurement.seconds = taken.count();

@@ -1,40 +1,90 @@
 #include "exec/tier_room.hpp"
 
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "base/error.hpp"
 #include "device/tier_places.hpp"
+#include "plan/program/rotated_step.hpp"
 
 namespace garonne::exec {
+namespace {
+
+// A tier on which steps of a Program make and free their buffers.
+class Places {
+ public:
+  Places(const plan::Program& program, Tier tier, std::int64_t limit_bytes)
+      : program_(program), tier_(tier), places_(device::tier_places(limit_bytes)) {
+    // What lasts is there before anything else, as make_buffers_below() puts it.
+    for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+      if (program.buffers[id].live_at_start) make(static_cast<int>(id));
+    }
+  }
+
+  // With what the step before has left to it, and, but for what is left of the last step, its own.
+  void step(bool of_previous, bool own) {
+    for (const plan::Instruction& instruction : program_.instructions) {
+      if (!(instruction.of_previous_step ? of_previous : own)) continue;
+      for (const int made : instruction.writes) make(made);
+      for (const int freed : instruction.frees) free(freed);
+    }
+  }
+
+  // Where everything is that is there.
+  const std::map<int, void*>& blocks() const { return blocks_; }
+  std::int64_t reach_bytes() const { return places_->reach_bytes(); }
+
+ private:
+  const plan::Buffer& buffer(int id) const {
+    return program_.buffers[static_cast<std::size_t>(id)];
+  }
+
+  void make(int id) {
+    if (buffer(id).tier != tier_ || blocks_.contains(id)) return;
+    blocks_[id] = places_->allocate(buffer(id).bytes);
+    expect(blocks_[id] != nullptr, "no place on the tier within its limit");
+  }
+
+  void free(int id) {
+    const auto found = blocks_.find(id);
+    if (found == blocks_.end()) return;
+    places_->release(found->second, buffer(id).bytes);
+    blocks_.erase(found);
+  }
+
+  const plan::Program& program_;
+  const Tier tier_;
+  std::unique_ptr<device::FixedArena> places_;
+  std::map<int, void*> blocks_;
+};
+
+// After `steps` steps, and, where it is `flushed`, what remains of the last.
+Places after(std::int64_t steps, bool flushed, const plan::Program& program, Tier tier,
+             std::int64_t limit_bytes) {
+  Places places(program, tier, limit_bytes);
+  for (std::int64_t step = 0; step < steps; ++step) places.step(step > 0, true);
+  if (flushed) places.step(true, false);
+  return places;
+}
+
+}  // namespace
 
 std::int64_t tier_room(const plan::Program& program, Tier tier, std::int64_t limit_bytes) {
   if (limit_bytes == 0) return 0;
-  const auto places = device::tier_places(limit_bytes);
-  std::map<int, void*> blocks;
-  const auto buffer = [&](int id) -> const plan::Buffer& {
-    return program.buffers[static_cast<std::size_t>(id)];
-  };
-  // What lasts is there before anything else, as make_buffers_below() puts it.
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const plan::Buffer& lasting = program.buffers[id];
-    if (!lasting.live_at_start || lasting.tier != tier) continue;
-    blocks[static_cast<int>(id)] = places->allocate(lasting.bytes);
-    expect(blocks[static_cast<int>(id)] != nullptr, "no place on the tier within its limit");
+  if (!plan::is_rotated(program)) return after(1, false, program, tier, limit_bytes).reach_bytes();
+  // What is carried is where there was room for it, until that is where it has been before.
+  constexpr std::int64_t many_steps = 256;
+  std::set<std::map<int, void*>> seen;
+  std::int64_t bytes = 0;
+  for (std::int64_t steps = 1; steps < many_steps; ++steps) {
+    const Places places = after(steps, false, program, tier, limit_bytes);
+    bytes = std::max(bytes, places.reach_bytes());
+    bytes = std::max(bytes, after(steps, true, program, tier, limit_bytes).reach_bytes());
+    if (!seen.insert(places.blocks()).second) return bytes;
   }
-  for (const plan::Instruction& instruction : program.instructions) {
-    for (const int made : instruction.writes) {
-      if (buffer(made).tier != tier || blocks.contains(made)) continue;
-      blocks[made] = places->allocate(buffer(made).bytes);
-      expect(blocks[made] != nullptr, "no place on the tier within its limit");
-    }
-    for (const int freed : instruction.frees) {
-      const auto found = blocks.find(freed);
-      if (found == blocks.end()) continue;
-      places->release(found->second, buffer(freed).bytes);
-      blocks.erase(found);
-    }
-  }
-  return places->reach_bytes();
+  throw InternalError("what steps leave to one another finds ever other places");
 }
 
 }  // namespace garonne::exec

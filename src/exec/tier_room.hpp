@@ -9,8 +9,8 @@
 namespace garonne::exec {
 
 // How far the blocks reach that an execution of the Program asks for on the tier, one step after
-// the other, of device::tier_places(`limit_bytes`); 0 where nothing is there. The limit is the peak
-// there or more.
+// the other, of device::tier_places(`limit_bytes`), of a rotated one also where it is flushed
+// between two of them; 0 where nothing is there. The limit is the peak there or more.
 std::int64_t tier_room(const plan::Program& program, Tier tier, std::int64_t limit_bytes);
 
 }  // namespace garonne::exec

@@ -117,6 +117,12 @@ exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
   return outputs;
 }
 
+// What a rotated step has left to the next one, before its state is read. Collective.
+void TrainingRun::finish_updates() {
+  phase_->set(fmt::format("the updates of step {}", running_step_));
+  executor_->flush();
+}
+
 // Saves the step that has just been made, before an error that all ranks have ends the run; says
 // what is in the way. Collective.
 void TrainingRun::save_before_the_end(std::int64_t step) {
@@ -126,15 +132,6 @@ void TrainingRun::save_before_the_end(std::int64_t step) {
   } catch (const dist::AgreedError& other) {
     warn(other.what());
   }
-}
-
-// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
-void TrainingRun::watch_waits() {
-  constexpr double first_line = 60;
-  const auto limit = static_cast<double>(config_.run.timeout);
-  phase_->set("the start of the run");
-  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
-                       [phase = phase_] { return phase->text(); });
 }
 
 // To those who are waited for or wait: the instruction under way, and of steps the exchange before.
@@ -162,6 +159,7 @@ void TrainingRun::end_for_validation(const dist::AgreedError& failure, const Ste
 
 std::optional<double> TrainingRun::validate(bool may_give_up) {
   if (validation_micro_batches_ == 0) return std::nullopt;
+  finish_updates();
   phase_->set(fmt::format("the validation after step {}", running_step_));
   show_instructions(false);  // those of another executor
   const std::optional<double> loss = validation_loss(
@@ -213,6 +211,7 @@ void TrainingRun::with_space_advice(const std::function<void()>& work) const {
 
 // The last one is waited for: nothing is left to do meanwhile.
 void TrainingRun::save(std::int64_t step, bool last) {
+  finish_updates();
   phase_->set(fmt::format("the checkpoint of step {}", step));
   if (saver_->can_begin() && !last) return with_space_advice([&] { saver_->begin(step); });
   SavedStep saved;

@@ -77,6 +77,7 @@ class TrainingRun {
   void save_before_the_end(std::int64_t step);
   [[noreturn]] void end_for_validation(const dist::AgreedError& failure,
                                        const StepMetrics& metrics);
+  void finish_updates();
   std::optional<double> validate(bool may_give_up);
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   double seconds_left(std::int64_t step) const;

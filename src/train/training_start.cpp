@@ -12,6 +12,7 @@
 #include "base/output_file.hpp"
 #include "base/seconds.hpp"
 #include "base/version.hpp"
+#include "plan/program/rotated_step.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/initial_parameters.hpp"
 #include "train/plans/given_programs.hpp"
@@ -45,6 +46,15 @@ void expect_outputs(const TrainOptions& options, const std::string& run_director
 }
 
 }  // namespace
+
+// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
+void TrainingRun::watch_waits() {
+  constexpr double first_line = 60;
+  const auto limit = static_cast<double>(config_.run.timeout);
+  phase_->set("the start of the run");
+  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
+                       [phase = phase_] { return phase->text(); });
+}
 
 // Everything that can be wrong with what the user gave, agreed by all ranks before anything is
 // written.
@@ -454,8 +464,11 @@ void TrainingRun::begin() {
                                 if (lock_) lock_->expect_own();
                               },
                           .abandon = [this] { saver_->abandon(); }};
-  // A process that is a copy of this one has nothing of a GPU.
-  if (device_->kind() != DeviceKind::Cuda) {
+  // A process that is a copy of this one has nothing of a GPU, and carries out nothing that a
+  // rotated step has left.
+  const bool may_leave =
+      session_.all_reduce_max(std::vector<std::int64_t>{plan::is_rotated(program_) ? 1 : 0})[0] > 0;
+  if (device_->kind() != DeviceKind::Cuda && !may_leave) {
     watched.save = [this](std::int64_t step, FileMeeting& meeting) {
       saver_->save_apart(step, unwritten_, meeting);
     };

@@ -6,9 +6,11 @@ import json
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import unittest
 
-from support import ProgramTest, metrics, run, series
+from support import BINARY, ProgramTest, metrics, run, series
 
 STEPS = 3
 LONG = os.environ.get("GARONNE_OFFLOAD") == "long"
@@ -112,6 +114,85 @@ class OffloadHostTest(ProgramTest):
         self.assertTrue(all(one.get("tier") == "host" for one in large))
         return program
 
+    # Validations between checkpoints, and neither after most steps.
+    OFTEN = {"--train.steps": 7, "--checkpoint.every": 4, "--evaluation.every": 3, "--checkpoint.keep": 9}
+
+    def left(self, directory):
+        """Of the Programs of a run: how many instructions are of the previous step."""
+        return [sum(one.get("of_previous_step", False) for one in json.loads(path.read_text())["instructions"])
+                for path in sorted((directory / "program").glob("rank_*.json"))]
+
+    def beside_next_step(self, name, keys, ranks):
+        keys = {**keys, **self.OFTEN}
+        plain = self.directory(f"{name}-plain")
+        self.train(plain, *self.words(keys), ranks=ranks)
+        small = self.least(keys, self.EMULATED, {"--memory.allow": "offload-states"})
+
+        def same(directory, keys=("loss", "gradient_norm", "validation_loss")):
+            for key in keys:
+                self.assertEqual([row.get(key) for row in metrics(plain)], [row.get(key) for row in metrics(directory)], key)
+            for step in (4, 7):
+                self.assertTrue(self.tensor_files(plain, step))
+                self.assertTrue(self.tensor_files(plain, step) == self.tensor_files(directory, step), f"states of step {step} differ")
+
+        beside = self.directory(f"{name}-beside")
+        done = self.train(beside, *self.words(small), ranks=ranks)
+        # A stage with room for all it has needs no host.
+        left = self.left(beside)
+        self.assertTrue(any(left) if "--grid.pipeline" in keys else all(left), left)
+        self.assertIn("updates beside the next step", done.stdout)
+        same(beside)
+        self.check_bytes(beside, done, small["--memory.budget"])
+        run("check", beside / "program")
+        within = self.directory(f"{name}-within")
+        self.train(within, *self.words(small, {"--memory.host_updates": "within-step"}), ranks=ranks)
+        self.assertFalse(any(self.left(within)))
+        same(within)
+        # Between steps that leave something, and on another device.
+        stopped = self.directory(f"{name}-stopped")
+        self.train(stopped, *self.words(small), "--train.stop_after", 2, ranks=ranks, check=75)
+        self.train(stopped, *self.words(small), "--train.stop_after", 3, ranks=ranks, check=75)
+        self.train(stopped, *self.words(keys), ranks=ranks)
+        same(stopped, ("loss", "gradient_norm"))  # it is also validated where it stops
+
+    @unittest.skipIf(LONG, "part of the whole product")
+    def test_updates_go_on_beside_the_next_step(self):
+        self.beside_next_step("alone", {}, 0)
+        self.beside_next_step("shards", {"--grid.data": 2, "--grid.zero": 2, "--grid.bucket": "256 KiB", "--train.precision": "bfloat16"}, 2)
+        self.beside_next_step("pipeline", {"--grid.pipeline": 2, "--train.precision": "bfloat16"}, 2)
+
+    @unittest.skipUnless(LONG, "minutes")
+    def test_updates_go_on_beside_the_next_step_on_all_grids(self):
+        for zero, precision in itertools.product(range(4), ("float32", "bfloat16")):
+            keys = {"--grid.data": 2, "--grid.zero": zero, "--grid.bucket": "256 KiB", "--train.precision": precision}
+            self.beside_next_step(f"beside-zero{zero}-{precision}", keys, 2)
+
+    def test_a_step_whose_updates_are_left_is_not_lost(self):
+        keys = {**self.least(self.EMULATED, {"--memory.allow": "offload-states"}), "--train.steps": 12, "--checkpoint.every": 5}
+        whole = self.directory("left-whole")
+        self.train(whole, *self.words(keys))
+        self.assertTrue(all(self.left(whole)))
+        # Asked to stop in any of its steps: the loop saves, behind what was left.
+        directory = self.directory("left-asked")
+        job = self.started_run(directory, keys)
+        job.send_signal(signal.SIGTERM)
+        self.assertIn(job.wait(timeout=120), (0, 75))
+        saved = [int(path.name.removeprefix("step-")) for path in (directory / "checkpoints").glob("step-*")]
+        self.assertEqual(max(saved), metrics(directory)[-1]["step"])
+        self.train(directory, *self.words(keys))
+        self.assertEqual(series(whole, "loss"), series(directory, "loss"))
+        self.assertTrue(self.tensor_files(whole, 12) == self.tensor_files(directory, 12))
+
+    def started_run(self, directory, keys):
+        """One that has made its third step."""
+        job = subprocess.Popen([BINARY, "train", str(self.config), "--run.directory", str(directory), *map(str, self.words(keys))],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(job.stdout.close)
+        for line in job.stdout:
+            if re.match(r"step +3/", line):
+                break
+        return job
+
     @unittest.skipIf(LONG, "part of the whole product")
     def test_policies_have_the_bits_of_plain_training(self):
         self.with_policy("zero-offload", "alone", {}, 0)
@@ -177,6 +258,7 @@ class OffloadHostTest(ProgramTest):
         refused({**self.EMULATED, "--memory.host_budget": "1000000 TiB"}, "memory.host_budget", "each rank of this node")
         refused({**self.EMULATED, "--memory.host_budget": "much"}, "memory.host_budget", "must be bytes")
         refused({"--memory.plan": "zero-offload"}, "memory.plan", "zero-offload", "memory.host_budget")
+        refused({"--memory.host_updates": "within-step"}, "memory.host_updates", "memory.host_budget")
         refused({"--memory.plan": "zero-infinity"}, "memory.plan", "zero-infinity", "memory.disk")
         for policy in OF_CHAINS:
             refused({"--memory.plan": policy}, "memory.plan", policy, "memory.disk", "memory.host_budget")

@@ -27,6 +27,7 @@
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/rotated_step.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -195,9 +196,19 @@ class Rank {
       return token_batch(micro_batch * setting_.batch, setting_.batch, setting_.sequence,
                          vocabulary);
     };
+    // What a rotated step leaves to the next one is the executor's.
+    if (training && plan::is_rotated(program)) {
+      if (!rotated_) rotated_ = std::make_unique<Executor>(model_, program, resources);
+      return rotated_->run(inputs);
+    }
     Executor executor(model_, program, resources);
     return executor.run(inputs);
   }
+  void flush() {
+    if (rotated_) rotated_->flush();
+  }
+  // And what the last one has left.
+  void forget_steps() { rotated_.reset(); }
 
   const nn::Model& model() const { return model_; }
   nn::Model& model() { return model_; }
@@ -246,6 +257,7 @@ class Rank {
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
   std::vector<std::vector<double>> gradients_;
+  std::unique_ptr<Executor> rotated_;
 };
 
 // Of a step of the rank's Program: live bytes exactly, and a peak that is not below by what

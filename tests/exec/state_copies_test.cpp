@@ -19,6 +19,7 @@
 #include "plan/offload/offload.hpp"
 #include "plan/offload/paging.hpp"
 #include "plan/offload/random_offloads.hpp"
+#include "plan/offload/rotated_updates.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/proofs.hpp"
@@ -219,6 +220,78 @@ TEST_F(StateCopies, UpdatesOnTheHostChangeNoBit) {
       expect_the_same_steps(keeping, moving, Tier::Host);
     }
   }
+}
+
+// Three steps, the state behind them, and three more: the first and the fourth follow none that has
+// left anything.
+void expect_the_same_rotated_steps(Rank& keeping, Rank& rotated) {
+  EXPECT_TRUE(plan::is_rotated(rotated.program()));
+  EXPECT_NO_THROW(plan::prove(rotated.program(), rotated.model().graph));
+  const plan::Prediction& predicted = rotated.prediction();
+  const std::int64_t lasting = predicted.host.static_bytes;
+  for (std::int64_t number = 1; number <= 6; ++number) {
+    const double rate = 1e-3 * static_cast<double>(number);
+    const StepOutputs wanted = keeping.step(number, rate);
+    const StepOutputs found = rotated.step(number, rate);
+    EXPECT_EQ(found.loss, wanted.loss);
+    EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
+    EXPECT_EQ(rotated.gradients(), keeping.gradients());
+    EXPECT_LE(found.peak_bytes, predicted.peak_bytes);
+    const std::vector<std::int64_t>& below = found.live_bytes_below.at(Tier::Host);
+    if (number % 3 == 1) {
+      EXPECT_LE(*std::max_element(below.begin(), below.end()), predicted.host.peak_bytes);
+    } else {
+      expect_predicted_bytes(rotated, found);
+      EXPECT_EQ(below, predicted.host.live_bytes);
+    }
+    EXPECT_GT(rotated.live_bytes(Tier::Host), lasting) << "nothing is left";
+    if (number % 3 != 0) continue;
+    rotated.flush();
+    EXPECT_EQ(rotated.live_bytes(Tier::Host), lasting);
+    EXPECT_EQ(rotated.evaluate().loss, keeping.evaluate().loss);
+    expect_the_same_state(keeping.state(), rotated.state());
+    rotated.flush();  // nothing is left
+  }
+  expect_the_same_state(keeping.state(), rotated.state());
+}
+
+TEST_F(StateCopies, UpdatesBesideTheNextStepChangeNoBit) {
+  unsigned seed = 0;
+  for (const Precision precision : precisions) {
+    for (const std::optional<std::uint64_t> late :
+         {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(1),
+          std::optional<std::uint64_t>(2)}) {
+      Setting setting;
+      setting.precision = precision;
+      setting.plan = seed % 2 == 0 ? "keep-all" : "any 7";
+      setting.micro_batches = 2;
+      setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
+      setting.optimizer = optimizer_of(seed);
+      SCOPED_TRACE(setting.text());
+      Rank keeping(setting);
+      Setting host = moving(setting, ++seed, Tier::Host, true);
+      host.change = [within = host.change](plan::Program program) {
+        return plan::with_rotated_updates(within(std::move(program))).value();
+      };
+      host.emulated_seed = late;
+      Rank rotated(host);
+      expect_the_same_rotated_steps(keeping, rotated);
+    }
+  }
+}
+
+// What the last step has left goes with its executor.
+TEST_F(StateCopies, UpdatesThatAreLeftAreGivenBack) {
+  Setting setting = moving({}, 2, Tier::Host, true);
+  setting.change = [within = setting.change](plan::Program program) {
+    return plan::with_rotated_updates(within(std::move(program))).value();
+  };
+  Rank rank(setting);
+  const std::int64_t lasting = rank.live_bytes(Tier::Host);
+  rank.step(1);
+  EXPECT_GT(rank.live_bytes(Tier::Host), lasting);
+  rank.forget_steps();
+  EXPECT_EQ(rank.live_bytes(Tier::Host), lasting);
 }
 
 TEST_F(StateCopies, OfPagesChangeNoBit) {

@@ -26,9 +26,11 @@ struct LowerTiers {
   // else to the lowest tier.
   bool states = true;
   // To the lowest tier:
-  bool gradients = true;                         // between micro-batches, and until their update
-  bool weights = true;                           // what passes read of the parameters
-  std::int64_t least_bytes = least_moved_bytes;  // of a value or record that moves
+  bool gradients = true;  // between micro-batches, and until their update
+  bool weights = true;    // what passes read of the parameters
+  // Updates on the host may go on beside the next step, where that is faster.
+  bool updates_beside_next_step = true;
+  std::int64_t least_bytes = least_moved_bytes;              // of a value or record that moves
   std::int64_t least_state_bytes = least_moved_state_bytes;  // of what lasts, and of gradients
 
   bool empty() const {

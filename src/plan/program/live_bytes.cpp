@@ -22,7 +22,7 @@ void walk(const Program& program, const Change& change, const During& during) {
     change(id, is_live);
   };
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    if (program.buffers[id].live_at_start) set_live(static_cast<int>(id), true);
+    if (is_there_at_start(program.buffers[id])) set_live(static_cast<int>(id), true);
   }
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     for (const int id : program.instructions[i].writes) set_live(id, true);
@@ -63,7 +63,8 @@ std::string_view memory_row(BufferKind kind) {
 std::vector<int> live_during(const Program& program, int instruction) {
   std::vector<int> found;
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    if (instruction < 0 && program.buffers[id].live_at_start) found.push_back(static_cast<int>(id));
+    if (instruction < 0 && is_there_at_start(program.buffers[id]))
+      found.push_back(static_cast<int>(id));
   }
   if (instruction < 0) return found;
   walk(

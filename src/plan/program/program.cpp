@@ -159,6 +159,7 @@ std::string describe(const Instruction& instruction) {
   if (instruction.recompute) text = "recompute: " + text;
   if (instruction.micro_batch >= 0)
     text += fmt::format(" (micro-batch {})", instruction.micro_batch);
+  if (instruction.of_previous_step) text += " (of the previous step)";
   return text;
 }
 

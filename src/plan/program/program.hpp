@@ -105,7 +105,14 @@ struct Buffer {
   Tier tier = Tier::Device;
   bool live_at_start = false;
   bool live_at_end = false;
+  // Of a rotated step (rotated_step.hpp): what one step makes for instructions of it that are
+  // carried out in the next one, which free it.
+  bool carried = false;
 };
+// Whether it is there before the first instruction, of a rotated step after another one.
+inline bool is_there_at_start(const Buffer& buffer) {
+  return buffer.live_at_start || buffer.carried;
+}
 
 // Part of a buffer that is named by elements.
 struct Range {
@@ -226,6 +233,8 @@ struct Instruction {
   std::vector<int> after;
   std::optional<Channel> channel;
   int completes = -1;
+  // It belongs to the step before, of a rotated step (rotated_step.hpp).
+  bool of_previous_step = false;
   Arguments arguments;
 };
 

@@ -191,6 +191,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
     if (channel.wire) result["channel"]["wire"] = number_type_name(*channel.wire);
   }
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
+  if (instruction.of_previous_step) result["of_previous_step"] = true;
   result["arguments"] = arguments_to_json(instruction.arguments);
   return result;
 }
@@ -213,10 +214,11 @@ Channel channel_from_json(const JsonPlace& source) {
 }
 
 Instruction instruction_from_json(const JsonPlace& source) {
-  source.expect_keys({"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
-                     {"node_index", "bucket", "micro_batch", "recompute", "seconds",
-                      "issue_seconds", "after", "channel", "completes", "arguments",
-                      "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
+  source.expect_keys(
+      {"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
+      {"node_index", "bucket", "micro_batch", "recompute", "seconds", "issue_seconds", "after",
+       "channel", "completes", "of_previous_step", "arguments", "measured_seconds",
+       "measured_live_bytes", "measured_peak_bytes"});
   Instruction instruction;
   instruction.operation = enumeration_from<Operation, operation_count>(source.key("operation"));
   instruction.node = source.key("node").text();
@@ -235,13 +237,14 @@ Instruction instruction_from_json(const JsonPlace& source) {
   if (source.has("after")) instruction.after = source.key("after").indices();
   if (source.has("channel")) instruction.channel = channel_from_json(source.key("channel"));
   instruction.completes = index_or_none(source, "completes");
+  instruction.of_previous_step = truth_or_no(source, "of_previous_step");
   if (source.has("arguments")) instruction.arguments = arguments_from_json(source.key("arguments"));
   return instruction;
 }
 
 Buffer buffer_from_json(const JsonPlace& source) {
-  source.expect_keys({"name", "kind", "bytes"},
-                     {"id", "elements", "element_bytes", "tier", "live_at_start", "live_at_end"});
+  source.expect_keys({"name", "kind", "bytes"}, {"id", "elements", "element_bytes", "tier",
+                                                 "live_at_start", "live_at_end", "carried"});
   Buffer buffer;
   buffer.name = source.key("name").text();
   buffer.kind = enumeration_from<BufferKind, buffer_kinds>(source.key("kind"));
@@ -253,6 +256,7 @@ Buffer buffer_from_json(const JsonPlace& source) {
   if (source.has("tier")) buffer.tier = enumeration_from<Tier, tier_count>(source.key("tier"));
   buffer.live_at_start = truth_or_no(source, "live_at_start");
   buffer.live_at_end = truth_or_no(source, "live_at_end");
+  buffer.carried = truth_or_no(source, "carried");
   return buffer;
 }
 
@@ -281,6 +285,7 @@ ordered_json body_to_json(const Program& program) {
     entry["tier"] = to_string(buffer.tier);
     entry["live_at_start"] = buffer.live_at_start;
     entry["live_at_end"] = buffer.live_at_end;
+    if (buffer.carried) entry["carried"] = true;
     buffers.push_back(std::move(entry));
   }
   ordered_json pieces = ordered_json::array();

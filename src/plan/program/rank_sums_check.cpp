@@ -11,6 +11,7 @@
 
 #include "base/index.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/rotated_step.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -162,7 +163,9 @@ std::int64_t covered(std::vector<ElementSpan> spans) {
 }  // namespace
 
 void check_rank_sums(const Program& program, const GridShape& grid) {
-  RankSumsCheck(program, grid).run();
+  if (!is_rotated(program)) return RankSumsCheck(program, grid).run();
+  const Program whole = as_whole_step(program);
+  RankSumsCheck(whole, grid).run();
 }
 
 void check_trained_together(const std::vector<Program>& programs) {

@@ -10,6 +10,7 @@
 #include "base/index.hpp"
 #include "plan/program/lane_clock.hpp"
 #include "plan/program/replay_roles.hpp"
+#include "plan/program/rotated_step.hpp"
 #include "plan/program/spans.hpp"
 
 namespace garonne::plan {
@@ -18,9 +19,11 @@ namespace {
 // One pass over one Program.
 class Replay {
  public:
-  explicit Replay(const Program& program)
+  // `with_roles`: what its instructions make of what others have made; it has to be a whole step.
+  Replay(const Program& program, bool with_roles)
       : program_(program),
         roles_(program),
+        with_roles_(with_roles),
         live_(program.buffers.size(), false),
         pending_(program.buffers.size()),
         spans_(program.instructions.size()) {}
@@ -71,7 +74,7 @@ class Replay {
     for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
       const Buffer& buffer = program_.buffers[id];
       if (buffer.bytes < 0) fail(0, buffer.name + " has a negative size");
-      if (!buffer.live_at_start) continue;
+      if (!is_there_at_start(buffer)) continue;
       make_live(static_cast<int>(id));
       if (buffer.live_at_end) of(buffer.tier).static_bytes += buffer.bytes;
     }
@@ -116,7 +119,7 @@ class Replay {
   void step(int i) {
     const Instruction& instruction = program_.instructions[as_index(i)];
     check_order_of_sums(i, instruction);
-    roles_.check(i, instruction);
+    if (with_roles_) roles_.check(i, instruction);
     for (const int id : instruction.reads) {
       if (!live_[as_index((buffer(i, id), id))])
         fail(i, "reads " + buffer(i, id).name + ", which is not live");
@@ -236,11 +239,11 @@ class Replay {
   void finish() {
     const int end = static_cast<int>(program_.instructions.size());
     if (!end_of_.empty()) fail(end_of_.begin()->first, "is never waited for");
-    roles_.finish();
+    if (with_roles_) roles_.finish();
     for (std::size_t id = 0; id < live_.size(); ++id) {
-      if (live_[id] == program_.buffers[id].live_at_end) continue;
-      fail(end, program_.buffers[id].name +
-                    (live_[id] ? " is still live" : " should be live and is not"));
+      const Buffer& buffer = program_.buffers[id];
+      if (live_[id] == (buffer.live_at_end || buffer.carried)) continue;
+      fail(end, buffer.name + (live_[id] ? " is still live" : " should be live and is not"));
     }
     prediction_.seconds = clock_.now();
     prediction_.launch_seconds = clock_.launch_seconds();
@@ -248,6 +251,7 @@ class Replay {
 
   const Program& program_;
   RoleCheck roles_;
+  const bool with_roles_;
   std::vector<bool> live_;
   std::vector<Pending> pending_;  // by buffer
   std::map<int, double> end_of_;  // of instructions that are under way
@@ -271,11 +275,14 @@ ReplayError::ReplayError(int instruction, const std::string& description, const 
       instruction_(instruction) {}
 
 Prediction replay(const Program& program) {
-  return Replay(program).run();
+  if (!is_rotated(program)) return Replay(program, true).run();
+  check_rotation(program);
+  Replay(as_whole_step(program), true).run();
+  return Replay(program, false).run();
 }
 
 std::vector<Span> spans_of(const Program& program) {
-  Replay replay(program);
+  Replay replay(program, !is_rotated(program));
   replay.run();
   return replay.spans();
 }

@@ -63,8 +63,9 @@ struct Prediction : TierBytes {
   }
 };
 
-// Replays one rank's Program; throws ReplayError when it is illegal. Bytes beyond the budget are
-// not an error here (the caller compares peak and budget), everything else is.
+// Replays one rank's Program, of a rotated one (rotated_step.hpp) a step that follows another one,
+// and the whole step, whether that is legal; throws ReplayError when it is illegal. Bytes beyond
+// the budget are not an error here (the caller compares peak and budget), everything else is.
 Prediction replay(const Program& program);
 
 // Replays the Programs of all ranks together: each one alone, then that collectives meet in the

@@ -46,14 +46,21 @@ void check_collectives(const std::vector<Program>& programs) {
       groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
     }
   }
+  // Of a rotated step they meet without the others, too.
+  const auto of_previous_step = [&](int rank, int i) {
+    return programs[as_index(rank)].instructions[as_index(i)].of_previous_step;
+  };
   for (const auto& [group, by_rank] : groups) {
     const auto& first = by_rank.begin()->second;
     for (const int member : group.second) {
       const auto found = by_rank.find(member);
       const std::size_t count = found == by_rank.end() ? 0 : found->second.size();
       for (std::size_t k = 0; k < std::max(count, first.size()); ++k) {
+        const int leader = by_rank.begin()->first;
         if (k < count && k < first.size() &&
-            same_channel(*found->second[k].second, *first[k].second))
+            same_channel(*found->second[k].second, *first[k].second) &&
+            of_previous_step(member, found->second[k].first) ==
+                of_previous_step(leader, first[k].first))
           continue;
         const bool here = k < count;
         const int rank = here ? member : by_rank.begin()->first;

@@ -164,6 +164,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   // What trains may be on another machine's disk; what is trained runs forward only.
   trained.config.memory.disk.clear();
   trained.config.memory.host_budget = 0;
+  trained.config.memory.host_updates = "auto";
   trained.config.memory.allow.clear();
   trained.config.run.directory = run_directory;
   trained.config.run.resume = "auto";

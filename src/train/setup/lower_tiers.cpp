@@ -138,7 +138,13 @@ void add_lower_tiers(Setup& setup) {
   check_ways(config);
   if (!allows(config, plan::MemoryWay::Recompute) && !plan::offload_policy(config.memory.plan))
     config.memory.plan = widest_plan(config);
+  if (config.memory.host_budget == 0 && config.memory.host_updates != "auto") {
+    throw ConfigError("memory.host_updates", config.memory.host_updates,
+                      "says when updates on the host end, and there are none: set "
+                      "memory.host_budget, or leave it at \"auto\"");
+  }
   if (config.memory.host_budget == 0 && config.memory.disk.empty()) return;
+  setup.below.updates_beside_next_step = config.memory.host_updates == "auto";
   for (const plan::MemoryWayRow& row : plan::memory_ways()) {
     if (row.needs_lower_tier) setup.below.*plan::switch_of(row.way) = allows(config, row.way);
   }

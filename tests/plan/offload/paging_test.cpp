@@ -1,5 +1,6 @@
 // Parameters and gradients that are below the device between their uses.
 #include "plan/offload/paging.hpp"
+#include "plan/offload/data_ranks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/contains.hpp"
+#include "plan/offload/data_ranks.hpp"
 #include "plan/offload/gradient_offload.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "plan/offload/tiered_case.hpp"
@@ -27,26 +29,6 @@
 
 namespace garonne::plan::test {
 namespace {
-
-std::vector<Program> ranks_of(const Program& program, const ModelGraph& graph,
-                              const StepShape& step) {
-  std::vector<Program> programs;
-  for (const int rank : step.data_group) {
-    RankPlace place;
-    place.rank = rank;
-    place.coordinates = {rank, 0, 0};
-    place.data_group = step.data_group;
-    programs.push_back(program_of_rank(program, graph, place));
-  }
-  return programs;
-}
-
-Outcome outcome_of(const std::vector<Program>& programs, const ModelGraph& graph, LaneTiming timing,
-                   unsigned seed = 0) {
-  std::vector<RankProgram> ranks;
-  for (const Program& program : programs) ranks.push_back({&graph, &program});
-  return interpret(ranks, timing, seed);
-}
 
 enum Kind { weights, gradients, both, all };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/program/program_edit.hpp"
+#include "plan/program/rotated_step.hpp"
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -82,6 +83,8 @@ std::string_view to_string(MutantKind kind) {
       return "instruction deleted";
     case MutantKind::Moved:
       return "moved";
+    case MutantKind::OfOtherStep:
+      return "of the other step";
   }
   return "";
 }
@@ -99,6 +102,8 @@ std::vector<Mutation> single_mutations(const Program& program) {
     }
     for (std::size_t k = 0; k < instruction.after.size(); ++k)
       all.push_back({MutantKind::AfterDeleted, i, static_cast<int>(k)});
+    if (is_rotated(program) && instruction.operation != Operation::Wait)
+      all.push_back({MutantKind::OfOtherStep, i});
     if (i == 0) continue;
     for (const int id : instruction.frees) all.push_back({MutantKind::FreeEarlier, i, id});
   }
@@ -150,6 +155,12 @@ void mutate(Program& program, const Mutation& mutation) {
     case MutantKind::FreeEarlier:
       std::erase(instruction.frees, mutation.a);
       program.instructions.at(mutation.instruction - 1).frees.push_back(mutation.a);
+      return;
+    case MutantKind::OfOtherStep:
+      for (Instruction& one : program.instructions) {
+        if (&one == &instruction || one.completes == static_cast<int>(mutation.instruction))
+          one.of_previous_step = !one.of_previous_step;
+      }
       return;
     case MutantKind::Moved:
       return move_instruction(program, mutation.instruction, as_index(mutation.a));

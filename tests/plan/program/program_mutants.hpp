@@ -19,8 +19,9 @@ enum class MutantKind {
   SwappedOn,     // and in all that follow
   Deleted,       // any other instruction, with the wait for it; likewise
   Moved,         // to another place
+  OfOtherStep,   // of a rotated step: an instruction that is left is not, or the reverse
 };
-inline constexpr int mutant_kinds = 8;
+inline constexpr int mutant_kinds = 9;
 std::string_view to_string(MutantKind kind);
 
 struct Mutation {
@@ -33,7 +34,7 @@ struct Mutation {
 };
 
 // Every wait, every part of a divided pass, every other instruction, every entry of `after`, every
-// free but those of the first instruction.
+// free but those of the first instruction; of a rotated step every instruction and its wait.
 std::vector<Mutation> single_mutations(const Program& program);
 // Up to `count` swaps of either kind, each of which changes what some instruction says.
 std::vector<Mutation> random_swaps(const Program& program, int count, std::mt19937& random);

@@ -20,6 +20,7 @@
 #include "plan/offload/host_update.hpp"
 #include "plan/offload/paging.hpp"
 #include "plan/offload/random_offloads.hpp"
+#include "plan/offload/rotated_updates.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
@@ -33,6 +34,8 @@
 #include "plan/program/program_mutants.hpp"
 #include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/rotated_step.hpp"
+#include "plan/program/steps_in_a_row.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
 #include "plan/step/tensor_graphs.hpp"
@@ -49,12 +52,19 @@ struct Step {
   int tensor = 1;
   std::vector<ModelGraph> graphs;  // by stage
   std::vector<Program> programs;   // by rank
+  bool is_rotated = false;         // some of them
 
   int rank_of(int data_rank, int stage, int tensor_rank) const {
     return (data_rank * stages + stage) * tensor + tensor_rank;
   }
   GridShape shape() const { return {data, stages, tensor}; }
   int stage_of(int rank) const { return rank / tensor % stages; }
+  // Of rotated ones two steps in a row, in which one follows another.
+  std::vector<Program> carried_out(std::vector<Program> of) const {
+    if (!is_rotated) return of;
+    for (Program& program : of) program = in_a_row(program, 2);
+    return of;
+  }
   std::vector<RankProgram> ranks(const std::vector<Program>& of) const {
     std::vector<RankProgram> all;
     for (std::size_t r = 0; r < of.size(); ++r)
@@ -153,6 +163,9 @@ Program with_some_below(Program program, unsigned seed, std::mt19937& random) {
   }
   if (seed % 4 >= 2) program = with_half_the_states_below(std::move(program), seed);
   if (seed % 3 != 0) program = with_pages_below(std::move(program), random);
+  if (seed / 16 % 2 == 0) {
+    if (auto rotated = with_rotated_updates(program)) return std::move(*rotated);
+  }
   return program;
 }
 
@@ -180,6 +193,7 @@ void add_stage(Step& step, int stage, StepShape shape, ModelGraph graph, std::si
     const Coordinates at = {rank / step.tensor / step.stages, stage, rank % step.tensor};
     step.programs[as_index(rank)] =
         with_sums_in_a_row(program_of_rank(program, graph, place_in(step, at, tied)));
+    step.is_rotated = step.is_rotated || is_rotated(program);
   }
   step.graphs.push_back(std::move(graph));
 }
@@ -208,10 +222,11 @@ std::optional<Step> random_step(unsigned seed) {
   }
   step.name = fmt::format(
       "seed {}, {} data ranks, {} tensor ranks, ZeRO {}, {} stages {}, "
-      "{} micro-batches{}{}",
+      "{} micro-batches{}{}{}",
       seed, step.data, step.tensor, shape.zero, step.stages, step.schedule, shape.micro_batches,
       shape.element_bytes.master > 0 ? ", bfloat16" : "",
-      scatters(step, seed) ? ", messages in parts" : "");
+      scatters(step, seed) ? ", messages in parts" : "",
+      step.is_rotated ? ", updates beside the next step" : "");
   return step;
 }
 
@@ -228,11 +243,13 @@ Verdict verdict_on(const Step& step, const std::vector<Program>& programs, int r
     replay(program);
     verdict = Verdict::Order;
     check_order(program);
+    const Program whole = as_whole_step(program);
+    check_order(whole);
     verdict = Verdict::Model;
-    const ModelGraph model = graph == nullptr ? implied_model(program) : *graph;
-    check_against_model(program, model);
+    const ModelGraph model = graph == nullptr ? implied_model(whole) : *graph;
+    check_against_model(whole, model);
     verdict = Verdict::Contents;
-    check_contents(program, model);
+    check_contents(whole, model);
     verdict = Verdict::CollectivePhases;
     check_rank_sums(program, step.shape());
     replay_together(programs);
@@ -245,7 +262,8 @@ Verdict verdict_on(const Step& step, const std::vector<Program>& programs, int r
 
 bool matters(const Step& step, const std::vector<Program>& programs, const Outcome& wanted,
              unsigned seed) {
-  const auto ranks = step.ranks(programs);
+  const std::vector<Program> carried_out = step.carried_out(programs);
+  const auto ranks = step.ranks(carried_out);
   const auto last = static_cast<unsigned>(ranks.size()) - 1;
   return !(interpret(ranks, LaneTiming::Late) == wanted) ||
          (last > 0 && !(interpret(ranks, LaneTiming::Late, last) == wanted)) ||
@@ -283,7 +301,8 @@ void print(const Table& table) {
 }
 
 Outcome outcome_of(const Step& step) {
-  return interpret(step.ranks(step.programs), LaneTiming::Late);
+  const std::vector<Program> carried_out = step.carried_out(step.programs);
+  return interpret(step.ranks(carried_out), LaneTiming::Late);
 }
 
 // Of a Program all mutants, or every `stride`th and all without an `after`.
@@ -377,12 +396,14 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
 TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
   std::set<std::string> schedules;
   int divided = 0;
+  int rotated = 0;
   std::ptrdiff_t gathers = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {
     const std::optional<Step> step = random_step(seed);
     if (!step) continue;
     SCOPED_TRACE(step->name);
-    const auto ranks = step->ranks(step->programs);
+    const std::vector<Program> carried_out = step->carried_out(step->programs);
+    const auto ranks = step->ranks(carried_out);
     const Outcome late = interpret(ranks, LaneTiming::Late);
     ASSERT_EQ(late.failed, "");
     EXPECT_FALSE(late.poisoned);
@@ -397,6 +418,7 @@ TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
     }
     schedules.insert(step->schedule);
     divided += step->tensor > 1 ? 1 : 0;
+    rotated += step->is_rotated ? 1 : 0;
     for (const Program& program : step->programs) {
       gathers +=
           std::count_if(program.instructions.begin(), program.instructions.end(), gathers_message);
@@ -404,6 +426,7 @@ TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
   }
   EXPECT_EQ(schedules.size(), schedules_met.size()) << "each schedule there is";
   EXPECT_GT(divided, 5);
+  EXPECT_GT(rotated, 3);
   EXPECT_GT(gathers, 100);
 }
 
