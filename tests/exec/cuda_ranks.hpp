@@ -32,6 +32,7 @@
 #include "nn/gpt/gpt.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/rotated_step.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 #include "plan/step/rank_program.hpp"
@@ -147,6 +148,11 @@ class Rank {
     return *executor_;
   }
 
+  // What a rotated step has left.
+  void flush() {
+    if (executor_) executor_->flush();
+  }
+
   // Transports and session of the resources, which outlive the rank's executor and not its device.
   // Parameters that others train are there from here on. Collective.
   void meet(const RankResources& others, std::vector<std::unique_ptr<dist::Transport>> transports) {
@@ -203,6 +209,9 @@ class Rank {
     inputs.load = [this, number](int micro_batch) {
       return load_((number * micro_batches + micro_batch) * data_ranks_ + data_member_);
     };
+    // What a rotated step leaves to the next one is the executor's.
+    if (training && !executor_ && plan::is_rotated(program))
+      executor_ = std::make_unique<Executor>(model_, program, resources);
     if (training && executor_) return executor_->run(inputs);
     Executor executor(model_, program, resources);
     return executor.run(inputs);

@@ -64,7 +64,8 @@ std::size_t said_bytes(const std::string& file, std::size_t begin) {
   if (begin + 32 > file.size() || file.compare(begin, 4, "OHDR") != 0) return 0;
   const auto flags = static_cast<unsigned char>(file[begin + 5]);
   const std::size_t size = std::size_t{1} << (flags & 3U);
-  const std::size_t before = 6 + ((flags & 0x20U) != 0 ? 16 : 0) + ((flags & 0x10U) != 0 ? 4 : 0);
+  const std::size_t before =
+      6U + ((flags & 0x20U) != 0 ? 16U : 0U) + ((flags & 0x10U) != 0 ? 4U : 0U);
   return before + size + word_at(file.data() + begin + before, size);
 }
 
