@@ -159,6 +159,7 @@ class Executor {
   // A part of an instruction, carried out on a lane.
   using Part = void (Executor::*)(std::size_t number, Running& running);
   bool memory_apart() const;
+  void run_plain(const std::shared_ptr<Running>& running);
   void run_here(Running& running);
   void run_apart(const std::shared_ptr<Running>& running);
   void run_on_gpu(Running& running);

@@ -51,25 +51,26 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   const auto running = std::make_shared<Running>(inputs, program_);
   start_running(*running);
   start_carried(*running);
-  switch (resources_.device->kind()) {
-    case DeviceKind::Cpu:
-      run_here(*running);
-      break;
-    case DeviceKind::Emulated:
-      run_apart(running);
-      break;
-    case DeviceKind::Cuda:
-      if (has_graph_for(inputs)) {
-        run_recorded(*running);
-      } else {
-        run_on_gpu(*running);
-      }
-      break;
+  if (resources_.device->kind() == DeviceKind::Cuda && has_graph_for(inputs)) {
+    run_recorded(*running);
+  } else {
+    run_plain(running);
   }
   resources_.tier->set_activity("");
   take_copy_seconds(*running);
   carry_over(*running);
   return std::move(running->outputs);
+}
+
+void Executor::run_plain(const std::shared_ptr<Running>& running) {
+  switch (resources_.device->kind()) {
+    case DeviceKind::Cpu:
+      return run_here(*running);
+    case DeviceKind::Emulated:
+      return run_apart(running);
+    case DeviceKind::Cuda:
+      return run_on_gpu(*running);
+  }
 }
 
 void Executor::flush() {
@@ -81,17 +82,7 @@ void Executor::flush() {
   running->this_step = false;
   start_running(*running);
   start_carried(*running);
-  switch (resources_.device->kind()) {
-    case DeviceKind::Cpu:
-      run_here(*running);
-      break;
-    case DeviceKind::Emulated:
-      run_apart(running);
-      break;
-    case DeviceKind::Cuda:
-      run_on_gpu(*running);
-      break;
-  }
+  run_plain(running);
   resources_.tier->set_activity("");
 }
 
