@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -105,6 +106,39 @@ class StateCopies : public testing::Test {
     return setting;
   }
 
+  static Setting beside_next_step(Setting setting) {
+    setting.change = [within = setting.change](plan::Program program) {
+      return plan::with_rotated_updates(within(std::move(program))).value();
+    };
+    return setting;
+  }
+
+  // Ranks that keep all and ranks with updates on the host, on lanes that are late or not. Which
+  // optimizer is the first says `optimizer`.
+  void for_each_with_updates(unsigned optimizer, bool beside,
+                             const std::function<void(Rank& keeping, Rank& moving)>& use) const {
+    unsigned seed = 0;
+    for (const Precision precision : precisions) {
+      for (const std::optional<std::uint64_t> late :
+           {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(1),
+            std::optional<std::uint64_t>(2)}) {
+        Setting setting;
+        setting.precision = precision;
+        setting.plan = seed % 2 == 0 ? "keep-all" : "any 7";
+        setting.micro_batches = 2;
+        setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
+        setting.optimizer = optimizer_of(seed + optimizer);
+        SCOPED_TRACE(setting.text());
+        Rank keeping(setting);
+        Setting host = moving(setting, ++seed, Tier::Host, true);
+        if (beside) host = beside_next_step(std::move(host));
+        host.emulated_seed = late;
+        Rank moving(host);
+        use(keeping, moving);
+      }
+    }
+  }
+
   Setting paging(Setting setting, Pages pages, unsigned seed, Tier tier) const {
     setting.disk_folder = tier == Tier::Disk ? folder_ : "";
     setting.change = [pages, seed, tier](plan::Program program) {
@@ -201,25 +235,9 @@ TEST_F(StateCopies, ChangeNoBitHoweverLateLanesAre) {
 }
 
 TEST_F(StateCopies, UpdatesOnTheHostChangeNoBit) {
-  unsigned seed = 0;
-  for (const Precision precision : precisions) {
-    for (const std::optional<std::uint64_t> late :
-         {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(1),
-          std::optional<std::uint64_t>(2)}) {
-      Setting setting;
-      setting.precision = precision;
-      setting.plan = seed % 2 == 0 ? "keep-all" : "any 7";
-      setting.micro_batches = 2;
-      setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
-      setting.optimizer = optimizer_of(seed + 1);
-      SCOPED_TRACE(setting.text());
-      Rank keeping(setting);
-      Setting host = moving(setting, ++seed, Tier::Host, true);
-      host.emulated_seed = late;
-      Rank moving(host);
-      expect_the_same_steps(keeping, moving, Tier::Host);
-    }
-  }
+  for_each_with_updates(1, false, [](Rank& keeping, Rank& moving) {
+    expect_the_same_steps(keeping, moving, Tier::Host);
+  });
 }
 
 // Three steps, the state behind them, and three more: the first and the fourth follow none that has
@@ -256,37 +274,12 @@ void expect_the_same_rotated_steps(Rank& keeping, Rank& rotated) {
 }
 
 TEST_F(StateCopies, UpdatesBesideTheNextStepChangeNoBit) {
-  unsigned seed = 0;
-  for (const Precision precision : precisions) {
-    for (const std::optional<std::uint64_t> late :
-         {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(1),
-          std::optional<std::uint64_t>(2)}) {
-      Setting setting;
-      setting.precision = precision;
-      setting.plan = seed % 2 == 0 ? "keep-all" : "any 7";
-      setting.micro_batches = 2;
-      setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
-      setting.optimizer = optimizer_of(seed);
-      SCOPED_TRACE(setting.text());
-      Rank keeping(setting);
-      Setting host = moving(setting, ++seed, Tier::Host, true);
-      host.change = [within = host.change](plan::Program program) {
-        return plan::with_rotated_updates(within(std::move(program))).value();
-      };
-      host.emulated_seed = late;
-      Rank rotated(host);
-      expect_the_same_rotated_steps(keeping, rotated);
-    }
-  }
+  for_each_with_updates(0, true, expect_the_same_rotated_steps);
 }
 
 // What the last step has left goes with its executor.
 TEST_F(StateCopies, UpdatesThatAreLeftAreGivenBack) {
-  Setting setting = moving({}, 2, Tier::Host, true);
-  setting.change = [within = setting.change](plan::Program program) {
-    return plan::with_rotated_updates(within(std::move(program))).value();
-  };
-  Rank rank(setting);
+  Rank rank(beside_next_step(moving({}, 2, Tier::Host, true)));
   const std::int64_t lasting = rank.live_bytes(Tier::Host);
   rank.step(1);
   EXPECT_GT(rank.live_bytes(Tier::Host), lasting);
