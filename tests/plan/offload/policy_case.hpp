@@ -13,6 +13,8 @@
 #include "plan/program/proofs.hpp"
 #include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/rotated_step.hpp"
+#include "plan/program/steps_in_a_row.hpp"
 #include "plan/stage/stage_planner.hpp"
 
 namespace garonne::plan::test {
@@ -43,8 +45,20 @@ inline void expect_step_of(const StagePlan& plan, const std::string& name, std::
     grid.data = static_cast<int>(one.step.data_group.size());
     EXPECT_NO_THROW(check_rank_sums(program, grid));
   }
-  for (const LaneTiming timing : {LaneTiming::Late, LaneTiming::Early, LaneTiming::Random})
-    EXPECT_EQ(outcome_of(programs, one.graph, timing, seed), wanted);
+  // Updates may go on beside the next step.
+  const auto each = [](std::vector<Program> of, const auto& change) {
+    for (Program& program : of) program = change(program);
+    return of;
+  };
+  const auto two_steps = [](const Program& program) { return in_a_row(program, 2); };
+  const std::vector<Program> whole = each(programs, as_whole_step);
+  const std::vector<Program> rows = each(programs, two_steps);
+  const Outcome wanted_of_two = outcome_of(
+      each(ranks_of(one.program, one.graph, one.step), two_steps), one.graph, LaneTiming::Early);
+  for (const LaneTiming timing : {LaneTiming::Late, LaneTiming::Early, LaneTiming::Random}) {
+    EXPECT_EQ(outcome_of(whole, one.graph, timing, seed), wanted);
+    EXPECT_EQ(outcome_of(rows, one.graph, timing, seed), wanted_of_two);
+  }
 }
 
 }  // namespace garonne::plan::test
