@@ -62,6 +62,12 @@ std::int64_t movable_bytes(const Program& program, const LowerTiers& below) {
   return bytes;
 }
 
+bool fits_tiers(const std::map<Tier, LowerTier>& tiers, const Prediction& prediction) {
+  return std::all_of(tiers.begin(), tiers.end(), [&](const auto& tier) {
+    return prediction.of(tier.first).peak_bytes <= tier.second.budget_bytes;
+  });
+}
+
 Mover::Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
              const Program* forward)
     : program_(program),
@@ -258,10 +264,7 @@ std::optional<std::int64_t> Mover::reserved_by(const Program& program) const {
 }
 
 bool Mover::fits_below(const Program& program) const {
-  const Prediction prediction = replay(program);
-  return std::all_of(below_.tiers.begin(), below_.tiers.end(), [&](const auto& tier) {
-    return prediction.of(tier.first).peak_bytes <= tier.second.budget_bytes;
-  });
+  return fits_tiers(below_.tiers, replay(program));
 }
 
 std::optional<Program> Mover::checked(std::optional<Program> program) const {

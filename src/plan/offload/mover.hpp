@@ -22,6 +22,9 @@ std::vector<StateGroup> movable_states(const Program& program, const LowerTiers&
 // Bytes of all that lasts, or is a gradient, and may move: what paging may take off at most.
 std::int64_t movable_bytes(const Program& program, const LowerTiers& below);
 
+// Whether what is there fits each of the tiers.
+bool fits_tiers(const std::map<Tier, LowerTier>& tiers, const Prediction& prediction);
+
 // With so much below that it is within a budget of the device.
 struct MovedProgram {
   Program program;

@@ -75,26 +75,22 @@ void TierSelection::add(const std::string& name, std::vector<MovedProgram> all) 
     plan.program.name = name + moved.how;
     plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
     plan.prediction = replay(plan.program);
-    std::optional<StagePlan> rotated = rotation_of(plan);
+    std::optional<StagePlan> rotated = rotation_of(plan.program);
     choose(std::move(plan), moved.reserved_bytes);
     if (rotated) choose(std::move(*rotated), moved.reserved_bytes);
   }
 }
 
 // Where it has updates on the host, and the tiers have room for what is carried.
-std::optional<StagePlan> TierSelection::rotation_of(const StagePlan& plan) const {
+std::optional<StagePlan> TierSelection::rotation_of(const Program& program) const {
   if (!wish_.below.updates_beside_next_step) return std::nullopt;
-  std::optional<Program> rotated = with_rotated_updates(plan.program);
+  std::optional<Program> rotated = with_rotated_updates(program);
   if (!rotated) return std::nullopt;
-  StagePlan beside = plan;
+  StagePlan beside;
   beside.program = std::move(*rotated);
   beside.program.name += ", updates beside the next step";
   beside.prediction = replay(beside.program);
-  const bool has_room =
-      std::all_of(wish_.below.tiers.begin(), wish_.below.tiers.end(), [&](const auto& tier) {
-        return beside.prediction.of(tier.first).peak_bytes <= tier.second.budget_bytes;
-      });
-  if (!has_room) return std::nullopt;
+  if (!fits_tiers(wish_.below.tiers, beside.prediction)) return std::nullopt;
   return beside;
 }
 

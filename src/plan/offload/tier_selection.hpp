@@ -59,7 +59,7 @@ class TierSelection {
   StagePlan take();
 
  private:
-  std::optional<StagePlan> rotation_of(const StagePlan& plan) const;
+  std::optional<StagePlan> rotation_of(const Program& program) const;
   void choose(StagePlan plan, std::int64_t reserved_bytes);
   void take_if_better(StagePlan plan);
 

@@ -14,25 +14,20 @@ void check_meaning(const Program& program, const ModelGraph& graph) {
   check_contents(program, graph);
 }
 
-// Of a rotated step also that after none, and that of what remains, which follow one another in the
-// whole one.
-Program ordered(const Program& program) {
-  check_order(program);
-  if (!is_rotated(program)) return program;
-  Program whole = as_whole_step(program);
-  check_order(whole);
-  return whole;
-}
-
 }  // namespace
 
+// A rotated step has an order of its own. That after none, and what remains, follow one another in
+// the whole one, whose order and meaning are asked for.
 void prove(const Program& program, const ModelGraph& graph) {
-  check_meaning(ordered(program), graph);
+  check_order(program);
+  if (is_rotated(program)) return prove(as_whole_step(program), graph);
+  check_meaning(program, graph);
 }
 
 void prove(const Program& program) {
-  const Program whole = ordered(program);
-  check_meaning(whole, implied_model(whole));
+  check_order(program);
+  if (is_rotated(program)) return prove(as_whole_step(program));
+  check_meaning(program, implied_model(program));
 }
 
 }  // namespace garonne::plan

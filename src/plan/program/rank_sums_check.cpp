@@ -163,9 +163,8 @@ std::int64_t covered(std::vector<ElementSpan> spans) {
 }  // namespace
 
 void check_rank_sums(const Program& program, const GridShape& grid) {
-  if (!is_rotated(program)) return RankSumsCheck(program, grid).run();
-  const Program whole = as_whole_step(program);
-  RankSumsCheck(whole, grid).run();
+  if (is_rotated(program)) return check_rank_sums(as_whole_step(program), grid);
+  RankSumsCheck(program, grid).run();
 }
 
 void check_trained_together(const std::vector<Program>& programs) {

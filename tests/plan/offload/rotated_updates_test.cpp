@@ -14,7 +14,7 @@
 #include "plan/offload/data_ranks.hpp"
 #include "plan/offload/host_update.hpp"
 #include "plan/offload/tiered_case.hpp"
-#include "plan/program/implied_model.hpp"
+#include "plan/program/program_mutants.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/refusal.hpp"
 #include "plan/program/replay.hpp"
@@ -123,24 +123,7 @@ class PlantedRotations : public testing::Test {
     return static_cast<int>(found - all.begin());
   }
 
-  // The list with one of its instructions elsewhere.
-  void move(int from, int to) {
-    std::vector<int> order;
-    for (int i = 0; i < static_cast<int>(rotated_.instructions.size()); ++i) order.push_back(i);
-    order.erase(order.begin() + from);
-    order.insert(order.begin() + to, from);
-    std::vector<int> moved_to(order.size());
-    std::vector<Instruction> list;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      moved_to[as_index(order[i])] = static_cast<int>(i);
-      list.push_back(rotated_.instructions[as_index(order[i])]);
-    }
-    for (Instruction& one : list) {
-      for (int& earlier : one.after) earlier = moved_to[as_index(earlier)];
-      if (one.completes >= 0) one.completes = moved_to[as_index(one.completes)];
-    }
-    rotated_.instructions = std::move(list);
-  }
+  void move(int from, int to) { mutate(rotated_, {MutantKind::Moved, as_index(from), to}); }
 
   std::string refused() const {
     if (std::string said = refusal(rotated_); !said.empty()) return said;
