@@ -133,12 +133,12 @@ class OffloadTest(OffloadRuns):
                         job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT,
                                                start_new_session=True)
                         self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
-                        self.wait_for(lambda log=log: "step       2/" in pathlib.Path(log.name).read_text())
+                        self.wait_for(lambda log=log: "step       2/" in pathlib.Path(log.name).read_text(), log)
                         time.sleep(0.3)  # into the step
                         job.send_signal(number)
                         self.assertEqual(job.wait(timeout=patient(60)), 1, pathlib.Path(log.name).read_text()[-3000:])
-                    self.wait_for((directory / "stopped").exists)
-                    self.wait_for(lambda directory=directory: not list(directory.glob(".parting-*")))
+                    self.wait_for((directory / "stopped").exists, log)
+                    self.wait_for(lambda directory=directory: not list(directory.glob(".parting-*")), log)
                     step = int((directory / "stopped").read_text())
                     self.assertGreaterEqual(step, 2)
                     run("checkpoint", "verify", directory / "checkpoints" / f"step-{step}")
@@ -147,10 +147,11 @@ class OffloadTest(OffloadRuns):
                     self.same_tensors(whole, directory, step)
                     self.assertEqual(os.listdir(self.disk), [])
 
-    def wait_for(self, happens):
+    def wait_for(self, happens, log):
+        """What the run has printed is shown where it does not happen."""
         end = time.monotonic() + patient(90)
         while not happens():
-            self.assertLess(time.monotonic(), end)
+            self.assertLess(time.monotonic(), end, pathlib.Path(log.name).read_text()[-3000:])
             time.sleep(0.01)
 
     def test_a_run_goes_on_with_and_without_the_disk(self):

@@ -99,6 +99,7 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   std::vector<BlockCost> blocks;
   for (std::size_t b = 0; b < ranges.size(); ++b) {
     BlockCost cost;
+    cost.cut_seconds = balanced_seconds(graph, {ranges[b].first, ranges[b].second});
     std::set<int> made;
     std::set<int> inputs;
     for (int n = ranges[b].first; n < ranges[b].second; ++n) {
@@ -119,7 +120,6 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
         use_parameter(graph.parameters[as_index(p)], p, backward ? n : -1, cost.parameters);
       const double backward_seconds = backward ? node.backward.seconds : 0;
       const double weight_seconds = backward ? node.backward_weight.seconds : 0;
-      cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
       cost.forward_issue_seconds +=
           std::min(node.forward.issue_seconds, node.forward_keep.issue_seconds);
       if (backward) {

@@ -247,18 +247,21 @@ std::vector<int> balanced_blocks(const std::vector<double>& seconds,
   return BlockRuns(may_begin, parts, square, std::plus<>()).firsts();
 }
 
+double balanced_seconds(const ModelGraph& whole, const NodeRange& nodes) {
+  double sum = 0;
+  for (int n = nodes.first; n < nodes.last; ++n) {
+    const NodeSpec& node = whole.nodes[as_index(n)];
+    sum += node.forward_keep.seconds;
+    if (whole.has_backward(node)) sum += node.backward.seconds + node.backward_weight.seconds;
+  }
+  return sum;
+}
+
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
   const auto ranges = block_ranges(whole);
   std::vector<double> seconds;
-  for (const auto& [first, last] : ranges) {
-    double sum = 0;
-    for (int n = first; n < last; ++n) {
-      const NodeSpec& node = whole.nodes[as_index(n)];
-      sum += node.forward_keep.seconds;
-      if (whole.has_backward(node)) sum += node.backward.seconds + node.backward_weight.seconds;
-    }
-    seconds.push_back(sum);
-  }
+  for (const auto& [first, last] : ranges)
+    seconds.push_back(balanced_seconds(whole, {first, last}));
   const std::vector<int> firsts = balanced_blocks(seconds, part_beginnings(whole), parts);
   std::vector<NodeRange> result;
   for (int k = 0; k < parts; ++k) {

@@ -45,6 +45,10 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
 // every parameter that is used before is used there by a node that has a backward.
 std::vector<bool> part_beginnings(const ModelGraph& whole);
 
+// What balanced_parts deals out of a block: forward and backward seconds. Whoever asks for the same
+// cut has these, to the last bit, since blocks that take equally long are ranked by their rounding.
+double balanced_seconds(const ModelGraph& whole, const NodeRange& nodes);
+
 // `parts` runs of whole blocks whose slowest is as fast as can be (forward and backward seconds,
 // of equals the one with the smaller sum of squares), each from one of part_beginnings; exact, by
 // two dynamic programs. Throws ConfigError (grid.pipeline) where there are fewer of those.

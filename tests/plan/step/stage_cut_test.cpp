@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
+#include "plan/grid/estimated_model.hpp"
 #include "plan/pipeline/stage_cut.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/pipelines.hpp"
@@ -93,6 +95,39 @@ TEST(StageCut, NoBlocksAreBalancedBetter) {
       EXPECT_EQ(balance_of(seconds, firsts),
                 best_balance(seconds, may_begin, static_cast<std::size_t>(parts), {0}))
           << "seed " << seed << ", " << parts << " parts";
+    }
+  }
+}
+
+// Of blocks that take equally long only the rounding of their sums says which cut is the better
+// one.
+TEST(StageCut, EstimatesCutWhereProgramsDo) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> seconds(1e-6, 1e-3);
+    const int nodes_a_block = 5;
+    ModelGraph whole = test::chain(static_cast<int>(4 + random() % 8), nodes_a_block);
+    NodeSpec timed[nodes_a_block];
+    for (NodeSpec& node : timed) {
+      node.forward_keep.seconds = seconds(random);
+      node.backward.seconds = seconds(random);
+      node.backward_weight.seconds = seconds(random);
+    }
+    int of_block = 0;
+    for (std::size_t n = 0; n < whole.nodes.size(); ++n) {
+      of_block = n > 0 && whole.nodes[n].block == whole.nodes[n - 1].block ? of_block + 1 : 0;
+      whole.nodes[n].forward_keep.seconds = timed[of_block].forward_keep.seconds;
+      whole.nodes[n].backward.seconds = timed[of_block].backward.seconds;
+      whole.nodes[n].backward_weight.seconds = timed[of_block].backward_weight.seconds;
+    }
+    EstimatedModel estimated{.blocks = block_costs(whole)};
+    for (int parts = 2; parts <= 4; ++parts) {
+      const std::vector<int>& firsts = estimated.firsts_of(parts, {});
+      const std::vector<NodeRange> cut = balanced_parts(whole, parts);
+      for (std::size_t k = 0; k < cut.size(); ++k) {
+        EXPECT_EQ(firsts[k], whole.nodes[as_index(cut[k].first)].block)
+            << "seed " << seed << ", part " << k << " of " << parts;
+      }
     }
   }
 }
