@@ -59,6 +59,11 @@ struct GridPins {
   std::optional<std::int64_t> bucket_bytes;
 };
 
+// Gradients are summed by micro-batch, and only the own shard stays.
+inline bool gradient_in_shards(const GridCandidate& candidate) {
+  return candidate.zero >= 2 && candidate.shape.pipeline == 1;
+}
+
 struct GridLimits {
   int ranks = 1;
   std::int64_t global_batch = 1;

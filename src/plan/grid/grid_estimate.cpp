@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "plan/grid/block_passes.hpp"
+#include "plan/grid/communicating.hpp"
 #include "plan/grid/device_parameters.hpp"
 #include "plan/grid/estimated_model.hpp"
 #include "plan/grid/pipeline_hosts.hpp"
@@ -28,11 +29,6 @@ constexpr std::size_t most_scheduled = 8'000'000;
 
 // As the generator gathers and reduces.
 constexpr int gathered_at_once = 3;
-
-// Gradients are summed by micro-batch, and only the own shard stays.
-bool gradient_in_shards(const GridCandidate& candidate) {
-  return candidate.zero >= 2 && candidate.shape.pipeline == 1;
-}
 
 bool gathers_after_update(const GridCandidate& candidate) {
   return candidate.zero == 1 || candidate.zero == 2;
@@ -458,8 +454,13 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     double backward = 0;
     for (std::size_t c = 0; c < device.chunks.size(); ++c) {
       const auto& chunk = device.chunks[c];
-      const double again = kept.again[c].device;
-      costs.chunks.push_back({std::max(chunk.forward, gathering),
+      const std::int64_t received =
+          chunk.first > 0 ? model.blocks[as_index(chunk.first)].input_bytes : 0;
+      const auto [with_forward, with_backward] =
+          communicating(candidate, step_, shape.data,
+                        {device.elements, device.chunks.size(), received + chunk.sent_bytes});
+      const double again = kept.again[c].device + with_backward;
+      costs.chunks.push_back({std::max(chunk.forward + with_forward, gathering),
                               std::max(chunk.backward + again, gathering - chunk.weight),
                               chunk.weight});
       if (piped && cluster_.software.waits_for_messages)

@@ -59,6 +59,8 @@ struct PipelinePlace {
 struct KernelSeconds {
   double least = 0;  // on the device
   double issue = 0;  // of the host
+  // Of the processor that computes, for each byte that a rank sends, and receives, beside it.
+  double communication = 0;
 };
 
 // What a step looks like around the model.

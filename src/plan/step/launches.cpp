@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/index.hpp"
+#include "plan/model/group_links.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -68,6 +69,25 @@ int kernels_of(const Instruction& instruction, const Program& program, const Mod
              std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
     default:
       return launches_of_collective(instruction.operation, converts(instruction));
+  }
+}
+
+// That the rank sends and receives, half of them of a message.
+double bytes_both_ways(const Instruction& instruction, const StepShape& step) {
+  const Channel& channel = *instruction.channel;
+  if (is_message(instruction.operation)) return static_cast<double>(channel.bytes) / 2;
+  const LinkTraffic traffic = collective_traffic(channel.kind, channel.bytes,
+                                                 static_cast<std::int64_t>(channel.members.size()),
+                                                 step.links.of_group(channel.group));
+  return traffic.inside + traffic.between;
+}
+
+void add_communication(Program& program, const StepShape& step) {
+  for (Instruction& instruction : program.instructions) {
+    if (instruction.operation != Operation::Wait) continue;
+    const Instruction& waited = program.instructions.at(as_index(instruction.completes));
+    if (waited.channel && waited.lane != Lane::Compute)
+      instruction.seconds = step.kernels.communication * bytes_both_ways(waited, step);
   }
 }
 
@@ -149,6 +169,7 @@ int launches_of_training(const StepShape& step, bool matrix) {
 
 void add_launches(Program& program, const ModelGraph& graph, const StepShape& step) {
   const KernelSeconds& kernels = step.kernels;
+  if (kernels.communication > 0) add_communication(program, step);
   if (kernels.least <= 0 && kernels.issue <= 0) return;
   for (Instruction& instruction : program.instructions) {
     const int count = kernels_of(instruction, program, graph, step);

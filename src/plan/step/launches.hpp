@@ -34,7 +34,9 @@ int launches_of_training(const StepShape& step, bool matrix);
 
 // Gives every instruction the issue seconds of its kernels, and on Compute their least seconds; but
 // what has issue seconds of its node keeps them, and passes that meet nobody are as their node
-// says. Nothing where both are 0.
+// says. Where the processor that computes communicates, what that takes of it is of the waits for
+// what is communicated beside it: time that is not lost where the link takes longer. Nothing where
+// all are 0.
 void add_launches(Program& program, const ModelGraph& graph, const StepShape& step);
 
 }  // namespace garonne::plan

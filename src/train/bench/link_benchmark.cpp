@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "train/bench/communication_cost.hpp"
 #include "train/bench/device_rates.hpp"
 #include "train/setup/cluster.hpp"
 
@@ -108,6 +109,16 @@ LinkBenchmark run_link_benchmark(const LinkBenchmarkOptions& options, dist::Sess
     result.one_host = measure(session, thread, groups.pairs_on_one_host, groups.one_host, each);
     result.across_hosts =
         measure(session, thread, groups.pairs_across_hosts, groups.across_hosts, each);
+    // What leaves the node is what steps wait for.
+    const bool across = result.across_hosts.has_value();
+    const std::vector<std::vector<int>>& pairs =
+        across ? groups.pairs_across_hosts : groups.pairs_on_one_host;
+    const dist::LinkSeries all_reduces{dist::LinkPattern::AllReduce, pairs.front(), {}};
+    result.cluster.host.communication_seconds_per_byte = communication_seconds_per_byte(
+        session, thread, "mpi", pairs.front(), options.largest_bytes,
+        dist::predicted_seconds((across ? result.across_hosts : result.one_host)->together,
+                                all_reduces, options.largest_bytes),
+        options.threads);
   }
 
   const DeviceRates rates = measure_device_rates(options.threads, session);
@@ -143,6 +154,8 @@ std::string format_link_benchmark(const LinkBenchmark& benchmark) {
       "{:.1f} GB/s\n",
       cluster.float32_flops / 1e9, cluster.bfloat16_flops / 1e9, cluster.float64_flops / 1e9,
       cluster.bytes_per_second / 1e9);
+  text += fmt::format("communication takes {:.2f} ns a byte from what computes beside it\n",
+                      1e9 * cluster.host.communication_seconds_per_byte);
   return text;
 }
 

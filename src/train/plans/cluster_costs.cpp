@@ -83,7 +83,8 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
   if (cluster.software.waits_for_operations) plan::wait_for_operations(graph);
-  whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
+  whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds,
+                        cluster.host.communication_seconds_per_byte};
   // Blocks have all that the host takes.
   if (cluster.software.block_issue_seconds > 0) whole.step.kernels.issue = 0;
   whole.ranks_on_node = std::min(cluster.devices_per_node, whole.grid.ranks());
