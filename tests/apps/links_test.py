@@ -157,7 +157,7 @@ class LinksTest(ProgramTest):
     def test_a_cluster_file_is_written(self):
         path = self.folder / "cluster.toml"
         out = run("bench", "links", *QUICK, 65536, "--output", path, ranks=2).stdout
-        for words in ("between ranks of one host", "message", "all-reduce", "latency", str(path)):
+        for words in ("between ranks of one host", "message", "all-reduce", "latency", "communication takes", str(path)):
             self.assertIn(words, out)
         self.check_cluster(path, 2, 1)
         answer = json.loads(run("bench", "links", *QUICK, 65536, "--json", ranks=3).stdout.splitlines()[-1])

@@ -10,14 +10,13 @@
 #include "base/median.hpp"
 #include "base/seconds.hpp"
 #include "dist/transport.hpp"
-#include "train/setup/cluster.hpp"
 
 namespace garonne::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t product_size = 192;
+constexpr std::int64_t small_product = 192;
 constexpr int rounds = 9;
 // So that nothing of the all-reduce is left when the products are done.
 constexpr double times_as_long = 2;
@@ -30,9 +29,9 @@ class Work {
   }
 
  private:
-  at::Tensor a_ = at::ones({product_size, product_size});
-  at::Tensor b_ = at::ones({product_size, product_size});
-  at::Tensor c_ = at::zeros({product_size, product_size});
+  at::Tensor a_ = at::ones({small_product, small_product});
+  at::Tensor b_ = at::ones({small_product, small_product});
+  at::Tensor c_ = at::zeros({small_product, small_product});
 };
 
 double median_seconds(const std::function<void()>& round) {
@@ -49,8 +48,7 @@ double median_seconds(const std::function<void()>& round) {
 
 double communication_seconds_per_byte(dist::Session& session, dist::CommunicationThread& thread,
                                       std::string_view transport, const std::vector<int>& members,
-                                      std::int64_t bytes, double seconds_alone, int threads) {
-  const ComputeSession compute(threads);
+                                      std::int64_t bytes, double seconds_alone) {
   double found = 0;
   const bool is_in = std::find(members.begin(), members.end(), session.rank()) != members.end();
   Work work;

@@ -44,8 +44,7 @@ double copy_rate() {
 
 }  // namespace
 
-DeviceRates measure_device_rates(int threads, dist::Session& session) {
-  const ComputeSession compute(threads);
+DeviceRates measure_device_rates(dist::Session& session) {
   const device::CpuDevice processor;
   std::vector<double> rates;
   for (const Precision precision : {Precision::Float32, Precision::BFloat16, Precision::Float64}) {

@@ -15,6 +15,6 @@ struct DeviceRates {
 };
 
 // All ranks measure at once, since they share what a node has. Collective.
-DeviceRates measure_device_rates(int threads, dist::Session& session);
+DeviceRates measure_device_rates(dist::Session& session);
 
 }  // namespace garonne::train

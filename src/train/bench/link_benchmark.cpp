@@ -104,6 +104,7 @@ LinkBenchmark run_link_benchmark(const LinkBenchmarkOptions& options, dist::Sess
   const dist::LinkMeasurementOptions each{message_sizes(options.largest_bytes),
                                           options.seconds_each};
   LinkBenchmark result;
+  const ComputeSession compute(options.threads);
   {
     dist::CommunicationThread thread(session);
     result.one_host = measure(session, thread, groups.pairs_on_one_host, groups.one_host, each);
@@ -117,11 +118,10 @@ LinkBenchmark run_link_benchmark(const LinkBenchmarkOptions& options, dist::Sess
     result.cluster.host.communication_seconds_per_byte = communication_seconds_per_byte(
         session, thread, "mpi", pairs.front(), options.largest_bytes,
         dist::predicted_seconds((across ? result.across_hosts : result.one_host)->together,
-                                all_reduces, options.largest_bytes),
-        options.threads);
+                                all_reduces, options.largest_bytes));
   }
 
-  const DeviceRates rates = measure_device_rates(options.threads, session);
+  const DeviceRates rates = measure_device_rates(session);
   plan::Cluster& cluster = result.cluster;
   std::map<std::string, int> ranks_on;
   for (const auto& host : host_of_rank)

@@ -172,7 +172,7 @@ void StopWatch::end_training() {
 void StopWatch::say(const std::string& text) const {
   if (session_.rank() != 0) return;
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
-  if (poll(&output, 1, 0) != 1 || (output.revents & POLLOUT) == 0) return;
+  if (::poll(&output, 1, 0) != 1 || (output.revents & POLLOUT) == 0) return;
   if (ftrylockfile(stdout) == 0) {
     std::fflush(stdout);
     funlockfile(stdout);

@@ -61,6 +61,38 @@ TEST(Launches, NothingChangesWhereTheHostComputes) {
   EXPECT_EQ(replay(program).launch_seconds, 0);
 }
 
+// What is hidden takes the processor's time, and what is waited for has it while the link works.
+TEST(Launches, CommunicationTakesWhatComputesBesideIt) {
+  const ModelGraph graph = chain(3, 2);
+  StepShape step = step_shape(2, 2, 4096);
+  step.links.data.link = {1e-3, 1e12};
+  const Program before = program_of(graph, step);
+  step.kernels.communication = 1e-6;
+  const Program program = program_of(graph, step);
+  double seconds = 0;
+  ASSERT_EQ(program.instructions.size(), before.instructions.size());
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& one = program.instructions[i];
+    if (one.operation != Operation::Wait) {
+      EXPECT_EQ(one.seconds, before.instructions[i].seconds);
+      continue;
+    }
+    const Channel& channel = *program.instructions[as_index(one.completes)].channel;
+    // A ring of two: half of them to the other, and half of what is summed.
+    EXPECT_DOUBLE_EQ(one.seconds, 1e-6 * static_cast<double>(channel.bytes));
+    seconds += one.seconds;
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_EQ(replay(program).peak_bytes, replay(before).peak_bytes);
+  EXPECT_GT(replay(program).seconds, replay(before).seconds + 0.5 * seconds);
+  EXPECT_LE(replay(program).seconds, replay(before).seconds + seconds * (1 + 1e-9));
+  // Of a link that takes a thousand times as long they are nothing.
+  step.links.data.link = {1e-3, 1e3};
+  const double slow = replay(program_of(graph, step)).seconds;
+  step.kernels.communication = 0;
+  EXPECT_LE(slow, replay(program_of(graph, step)).seconds + seconds);
+}
+
 TEST(Launches, EveryKernelIsIssued) {
   const NominalRates rates{1e15, 4e12, 3e-6, 5e-6};
   for (const int ranks : {1, 2}) {

@@ -72,7 +72,9 @@ TEST(GridEstimate, IsTheProgramsOnOneRank) {
 }
 
 // How far estimates of the grids of random wishes are from their Programs.
-std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, bool waits) {
+// `communication`: processor seconds a byte, then of grids without stages, too.
+std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, bool waits,
+                                             double communication = 0) {
   std::vector<double> off;
   for (int number = 0; number < wishes; ++number) {
     GridSearchRequest wish = random_wish(random, one_of({2, 4}, random));
@@ -80,10 +82,11 @@ std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, b
     wish.config.train.global_batch = 8;
     wish.cluster.issue_seconds = waits ? one_of({5e-6, 2e-5}, random) : 0;
     wish.cluster.software.waits_for_messages = waits;
+    wish.cluster.host.communication_seconds_per_byte = communication;
     try {
       for (const plan::RankedGrid& grid : search_grids_of_run(wish).search.best) {
         EXPECT_GE(grid.outcome.seconds, grid.bounds.seconds * (1 - 1e-12));
-        if (grid.candidate.shape.pipeline == 1) continue;
+        if (grid.candidate.shape.pipeline == 1 && communication == 0) continue;
         off.push_back(std::abs(grid.estimate.seconds / grid.outcome.seconds - 1));
         if (off.back() > 0.1) {
           std::printf("%.1f %%: %s, of %d layers, hidden %d\n", 100 * off.back(),
@@ -111,6 +114,16 @@ TEST(GridEstimate, IsTheProgramsInPipelines) {
     // Where hosts wait for messages, the search knows less of what comes of it.
     EXPECT_LT(off[off.size() / 2], waits ? 0.04 : 0.01);
   }
+}
+
+TEST(GridEstimate, CountsTheProcessorThatCommunicates) {
+  const auto middle = [](double communication) {
+    std::mt19937 random(31);
+    const std::vector<double> off = differences_of_pipelines(random, 6, false, communication);
+    EXPECT_GT(off.size(), 100U);
+    return off[off.size() / 2];
+  };
+  EXPECT_LT(middle(2e-12), 0.01);
 }
 
 // Everything that divides, planned, against what bounds leave.
