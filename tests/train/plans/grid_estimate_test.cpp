@@ -85,7 +85,8 @@ std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, b
     wish.cluster.host.communication_seconds_per_byte = communication;
     try {
       for (const plan::RankedGrid& grid : search_grids_of_run(wish).search.best) {
-        EXPECT_GE(grid.outcome.seconds, grid.bounds.seconds * (1 - 1e-12));
+        EXPECT_GE(grid.outcome.seconds, grid.bounds.seconds * (1 - 1e-12))
+            << number << " " << to_string(grid.candidate);
         if (grid.candidate.shape.pipeline == 1 && communication == 0) continue;
         off.push_back(std::abs(grid.estimate.seconds / grid.outcome.seconds - 1));
         if (off.back() > 0.1) {
