@@ -4,6 +4,7 @@ all of them with GARONNE_ALL_STOPS=1."""
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -88,6 +89,35 @@ class StopTest(ProgramTest):
         job.send_signal(number)
         self.assert_ends(job, log, code, 120)
         return directory, self.check_saved(directory, at_least)
+
+    def test_no_thread_that_computes_receives_requests(self):
+        """Kernels may have other things in the register of the stack, below which a handler's frame is written."""
+        requests = [signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGTERM]
+        for ranks in (0, 2):
+            receivers = []
+            for threads in (1, 3):
+                job, log = self.start(self.folder / f"receivers-{ranks}-{threads}", *QUICK, "--run.threads", threads, ranks=ranks)
+                self.wait_for_text(job, log, "step       2/")
+                processes = [job.pid]
+                if ranks:
+                    processes = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid), "garonne"], capture_output=True, text=True,
+                                                                    check=True).stdout.split()]
+                    self.assertEqual(len(processes), ranks)
+                for process in processes:
+                    receivers.append(0)
+                    for task in pathlib.Path(f"/proc/{process}/task").iterdir():
+                        status = (task / "status").read_text()
+                        blocked = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16)
+                        receives = [number for number in requests if not blocked >> (number - 1) & 1]
+                        receivers[-1] += receives != []
+                        self.assertFalse(receives and int(task.name) == process, f"rank of {ranks}, {threads} threads: {receives}")
+                job.send_signal(signal.SIGUSR1)
+                self.assert_ends(job, log, 75)
+            # With more threads that compute there are as many: those of MPI and the one that is for it.
+            self.assertEqual(len(set(receivers)), 1, f"{ranks} ranks: {receivers}")
+            self.assertGreater(receivers[0], 0)
+            if not ranks:
+                self.assertEqual(receivers[0], 1)
 
     # An interrupt of mpirun leaves its ranks a second, and ends with 1 whatever they do.
     def test_interrupting_mpirun_in_a_long_step_saves_the_state_before_it(self):

@@ -80,11 +80,15 @@ void ForeignReader::start(const std::string& path) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  // In a group of its own: what Ctrl-C asks of this program is not for it.
+  // In a group of its own: what Ctrl-C asks of this program is not for it. What the thread that
+  // starts it leaves to others it receives itself.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   std::string seconds = fmt::format("{}", least_seconds_);
   char* const arguments[] = {const_cast<char*>(program_name), seconds.data(), nullptr};
   std::vector<char*> environment;

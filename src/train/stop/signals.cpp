@@ -1,8 +1,11 @@
 #include "train/stop/signals.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <exception>
 
 namespace garonne::train {
@@ -23,6 +26,21 @@ void ignore(int signal) {
 
 bool would_end_the_process(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+sigset_t set_of_handled() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : handled) sigaddset(&set, signal);
+  return set;
+}
+
+// Those that no thread has received.
+void forget_pending() {
+  const sigset_t set = set_of_handled();
+  const timespec at_once{};
+  while (sigtimedwait(&set, nullptr, &at_once) > 0) {
+  }
 }
 
 void note_request(int signal) {
@@ -56,9 +74,28 @@ SignalGuard::SignalGuard(bool launched) {
   struct sigaction pipe {};
   sigaction(SIGPIPE, nullptr, &pipe);
   if (would_end_the_process(pipe)) ignore(SIGPIPE);
+  const sigset_t set = set_of_handled();
+  pthread_sigmask(SIG_BLOCK, &set, &former_mask_);
+  thread_ = std::thread([this] { receive(); });
+}
+
+void SignalGuard::receive() {
+  sigset_t others;
+  sigfillset(&others);
+  for (const int signal : handled) sigdelset(&others, signal);
+  pthread_sigmask(SIG_SETMASK, &others, nullptr);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ending_; });
 }
 
 SignalGuard::~SignalGuard() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  forget_pending();
   // When all is saved and the process about to end a warning before a time limit may come, or the
   // launcher's TERM, for which it is enough that another rank has left with exit code 75.
   const bool all_is_well = std::uncaught_exceptions() == 0;
@@ -70,6 +107,7 @@ SignalGuard::~SignalGuard() {
       sigaction(handled[i], &former[i], nullptr);
     }
   }
+  pthread_sigmask(SIG_SETMASK, &former_mask_, nullptr);
 }
 
 StopRequest SignalGuard::request() const {

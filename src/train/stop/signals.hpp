@@ -2,6 +2,11 @@
 // looks at.
 #pragma once
 
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
 namespace garonne::train {
 
 enum class StopRequest {
@@ -17,6 +22,11 @@ enum class StopRequest {
 // parallel programs kills its processes soon after SIGTERM and SIGINT, so `launched` makes these
 // and SIGHUP AtOnce; else all are AfterStep, and a second SIGINT ends the process as SIGINT does.
 // Where SIGHUP is ignored, as under nohup, it stays so.
+//
+// The thread that makes it, and those that are started from there, receive none of them: they go to
+// a thread of its own. Kernels made at run time may have other things in the register of the stack
+// (oneDNN's inner products do for most of their time), and the kernel of the system writes what a
+// handler returns to below whatever that register points at.
 class SignalGuard {
  public:
   explicit SignalGuard(bool launched);
@@ -26,6 +36,15 @@ class SignalGuard {
 
   // The most urgent request so far. Any thread.
   StopRequest request() const;
+
+ private:
+  void receive();
+
+  sigset_t former_mask_{};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::thread thread_;
 };
 
 }  // namespace garonne::train
