@@ -73,7 +73,7 @@ struct Step {
   }
 };
 
-StepShape random_shape(std::mt19937& random, int data, int stages) {
+StepShape random_shape(std::mt19937& random, int data) {
   const auto up_to = [&](unsigned most) { return static_cast<int>(random() % (most + 1)); };
   StepShape shape;
   shape.micro_batches = 1 + up_to(2);
@@ -205,7 +205,7 @@ std::optional<Step> random_step(unsigned seed) {
   step.schedule = schedules_met[seed % schedules_met.size()];
   step.stages = step.schedule.empty() ? 1 : 2 + static_cast<int>(random() % 2);
   step.data = 1 + static_cast<int>(random() % 3 > 0);
-  StepShape shape = random_shape(random, step.data, step.stages);
+  StepShape shape = random_shape(random, step.data);
   step.tensor = seed % 3 == 1 ? 2 : 1;
   for (int rank = 0; rank < step.data * step.stages * step.tensor; ++rank)
     shape.world_group.push_back(rank);

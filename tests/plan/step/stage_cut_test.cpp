@@ -120,7 +120,8 @@ TEST(StageCut, EstimatesCutWhereProgramsDo) {
       whole.nodes[n].backward.seconds = timed[of_block].backward.seconds;
       whole.nodes[n].backward_weight.seconds = timed[of_block].backward_weight.seconds;
     }
-    EstimatedModel estimated{.blocks = block_costs(whole)};
+    EstimatedModel estimated;
+    estimated.blocks = block_costs(whole);
     for (int parts = 2; parts <= 4; ++parts) {
       const std::vector<int>& firsts = estimated.firsts_of(parts, {});
       const std::vector<NodeRange> cut = balanced_parts(whole, parts);
