@@ -117,14 +117,17 @@ TEST(GridEstimate, IsTheProgramsInPipelines) {
   }
 }
 
+// What communication takes of the processor makes estimates no worse than they are.
 TEST(GridEstimate, CountsTheProcessorThatCommunicates) {
-  const auto middle = [](double communication) {
-    std::mt19937 random(31);
-    const std::vector<double> off = differences_of_pipelines(random, 6, false, communication);
-    EXPECT_GT(off.size(), 100U);
-    return off[off.size() / 2];
-  };
-  EXPECT_LT(middle(2e-12), 0.01);
+  for (const unsigned seed : {23U, 31U}) {
+    const auto middle = [&](double communication) {
+      std::mt19937 random(seed);
+      const std::vector<double> off = differences_of_pipelines(random, 6, false, communication);
+      EXPECT_GT(off.size(), 100U);
+      return off[off.size() / 2];
+    };
+    EXPECT_LT(middle(2e-12), middle(0) + 0.001) << seed;
+  }
 }
 
 // Everything that divides, planned, against what bounds leave.
