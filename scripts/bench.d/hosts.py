@@ -192,11 +192,12 @@ def compare(rows):
         fast, slow = sorted((one, other), key=lambda row: row["measured"])
         ratios = [slower / faster for slower, faster in zip(slow["turns"], fast["turns"])]
         right = statistics.median(b / a for a, b in zip(fast["predictions"], slow["predictions"])) > 1
-        for least, counts in zip((statistics.median(ratios), min(ratios)), picked.values()):
-            if least > 1 + DIFFERENT:
+        middle = statistics.median(ratios)
+        for ratio, counts in zip((middle, min(ratios)), picked.values()):
+            if ratio > 1 + DIFFERENT:
                 counts[0] += right
                 counts[1] += 1
-        if statistics.median(ratios) > 1 + DIFFERENT and not right:
+        if middle > 1 + DIFFERENT and not right:
             turns = ", ".join(f"{100 * (ratio - 1):+.0f}" for ratio in ratios)
             wrong.append(f"{one['rate']}: {fast['grid']} is faster than {slow['grid']} (by {turns} %)")
     for what, (right, pairs) in picked.items():

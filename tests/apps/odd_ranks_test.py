@@ -9,7 +9,7 @@ import time
 import unittest
 
 from observability_test import page_data
-from support import BINARY, SOURCE, ProgramTest, metrics, patient, run
+from support import BINARY, SOURCE, ProgramTest, metrics, patient, ranks_of, run
 
 # Of a command that is run on one core beside others that never stop.
 CROWDED = """
@@ -70,7 +70,7 @@ class OddRanksTest(ProgramTest):
             self.assertIsNone(job.poll(), (self.folder / "slow.log").read_text()[-3000:])
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
-        ranks = sorted(map(int, subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()))
+        ranks = ranks_of(job)
         over = threading.Event()
 
         def slow_down():

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, SOURCE, ProgramTest, metrics, patient, run, series
+from support import BINARY, SOURCE, ProgramTest, metrics, patient, ranks_of, run, series
 
 ALL = os.environ.get("GARONNE_ALL_STOPS") == "1"
 QUICK = ["--train.global_batch", 8, "--train.micro_batch", 2]
@@ -98,11 +98,8 @@ class StopTest(ProgramTest):
             for threads in (1, 3):
                 job, log = self.start(self.folder / f"receivers-{ranks}-{threads}", *QUICK, "--run.threads", threads, ranks=ranks)
                 self.wait_for_text(job, log, "step       2/")
-                processes = [job.pid]
-                if ranks:
-                    processes = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid), "garonne"], capture_output=True, text=True,
-                                                                    check=True).stdout.split()]
-                    self.assertEqual(len(processes), ranks)
+                processes = ranks_of(job) if ranks else [job.pid]
+                self.assertEqual(len(processes), max(1, ranks))
                 for process in processes:
                     receivers.append(0)
                     for task in pathlib.Path(f"/proc/{process}/task").iterdir():
@@ -243,8 +240,7 @@ class StopTest(ProgramTest):
         directory = self.folder / "one-rank"
         job, log = self.start(directory, *QUICK, ranks=2)
         self.wait_for_text(job, log, "step       2/")
-        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
-        os.kill(int(ranks[-1]), signal.SIGTERM)
+        os.kill(ranks_of(job)[-1], signal.SIGTERM)
         self.assert_ends(job, log, 75)
         self.check_saved(directory, 2)
 
@@ -320,8 +316,7 @@ class StopTest(ProgramTest):
     def test_a_rank_that_was_stopped_is_named(self):
         job, log = self.start(self.folder / "stuck", *QUICK, "--run.timeout", 4, ranks=2)
         self.wait_for_text(job, log, "step       2/")
-        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
-        stopped = int(ranks[-1])
+        stopped = ranks_of(job)[-1]
         os.kill(stopped, signal.SIGSTOP)
         self.assert_ends(job, log, 4)
         text = pathlib.Path(log).read_text()
@@ -333,7 +328,7 @@ class StopTest(ProgramTest):
         directory = self.folder / "suspended"
         job, log = self.start(directory, *QUICK, "--run.timeout", 6, ranks=2)
         self.wait_for_text(job, log, "step       2/")
-        ranks = [int(rank) for rank in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()]
+        ranks = ranks_of(job)
         self.assertEqual(len(ranks), 2)
         for rank, number, pause in ((0, signal.SIGSTOP, 1), (1, signal.SIGSTOP, 8), (1, signal.SIGCONT, 0.6), (0, signal.SIGCONT, 0)):
             os.kill(ranks[rank], number)

@@ -69,6 +69,12 @@ def patient(seconds):
     return seconds * float(os.environ.get("GARONNE_TEST_PATIENCE", "1"))
 
 
+def ranks_of(job):
+    """Processes that this mpirun has started, ascending; an error where there are none."""
+    found = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True)
+    return sorted(map(int, found.stdout.split()))
+
+
 class ForkServer:
     """The program with its libraries loaded, forks of which start at once (fork_server.cpp). Loading is the larger part of
     a start."""

@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, ProgramTest, patient, run, strikes
+from support import BINARY, ProgramTest, patient, ranks_of, run, strikes
 
 HELD_SECONDS = int(os.environ.get("GARONNE_HELD_SECONDS", "70"))
 SAVE_SECONDS = int(os.environ.get("GARONNE_SAVE_SECONDS", HELD_SECONDS))
@@ -45,8 +45,7 @@ class WaitsTest(ProgramTest):
             self.assertIsNone(job.poll(), log.read_text()[-3000:])
             self.assertLess(time.monotonic(), end, log.read_text()[-3000:])
             time.sleep(0.002)
-        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
-        os.kill(sorted(map(int, ranks))[rank], signal.SIGSTOP)
+        os.kill(ranks_of(job)[rank], signal.SIGSTOP)
         where = self.folder / f"{name}.where"
         where.write_text("stopped\n")
         return job, log, where

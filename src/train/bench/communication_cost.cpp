@@ -10,6 +10,7 @@
 #include "base/median.hpp"
 #include "base/seconds.hpp"
 #include "dist/transport.hpp"
+#include "plan/model/group_links.hpp"
 
 namespace garonne::train {
 namespace {
@@ -34,7 +35,7 @@ class Work {
   at::Tensor c_ = at::zeros({small_product, small_product});
 };
 
-double median_seconds(const std::function<void()>& round) {
+double median_of_rounds(const std::function<void()>& round) {
   std::vector<double> seconds;
   for (int k = 0; k < rounds; ++k) {
     const auto start = Clock::now();
@@ -55,11 +56,11 @@ double communication_seconds_per_byte(dist::Session& session, dist::Communicatio
   work.run(rounds);
   session.barrier();
   // All ranks at once, as they are in a step.
-  const double product = median_seconds([&] { work.run(1); });
+  const double product = median_of_rounds([&] { work.run(1); });
   const auto products = static_cast<std::int64_t>(
       session.all_reduce_max(std::vector{times_as_long * seconds_alone / product})[0] + 1);
   session.barrier();
-  const double alone = median_seconds([&] { work.run(products); });
+  const double alone = median_of_rounds([&] { work.run(products); });
   session.barrier();
   if (is_in) {
     const auto count = static_cast<std::int64_t>(members.size());
@@ -67,14 +68,13 @@ double communication_seconds_per_byte(dist::Session& session, dist::Communicatio
     std::vector<char> staging(
         static_cast<std::size_t>(all_reduce_staging_bytes(bytes / 4, 4, count)));
     const auto link = dist::make_transport(transport, session, thread, members);
-    const double beside = median_seconds([&] {
+    const double beside = median_of_rounds([&] {
       const dist::Ticket ticket =
           link->all_reduce_sum(data.data(), bytes / 4, dist::ScalarType::Float32, staging.data());
       work.run(products);
       link->wait(ticket);
     });
-    const double sent = 2.0 * static_cast<double>(count - 1) / static_cast<double>(count) *
-                        static_cast<double>(bytes);
+    const double sent = plan::collective_traffic("all-reduce", bytes, count, {}).inside;
     found = std::max(0.0, beside - alone) / sent;
   }
   return session.all_reduce_max(std::vector{found})[0];
