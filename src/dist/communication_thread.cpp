@@ -10,8 +10,8 @@
 
 #include "base/awake_time.hpp"
 #include "base/error.hpp"
-#include "dist/roll_call.hpp"
 #include "dist/session.hpp"
+#include "dist/watched_wait.hpp"
 
 namespace garonne::dist {
 namespace {
@@ -27,27 +27,6 @@ void prepare_this_thread() {
   prctl(PR_SET_NAME, "communication");
 #endif
 }
-
-// Whether this wait is the one that is watched: one at a time, another one after it.
-class Watched {
- public:
-  explicit Watched(std::atomic<bool>& taken) : taken_(taken) {}
-  ~Watched() {
-    if (mine_) taken_ = false;
-  }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-
-  bool take() {
-    if (!mine_) mine_ = !taken_.exchange(true);
-    return mine_;
-  }
-  bool taken() const { return mine_; }
-
- private:
-  std::atomic<bool>& taken_;
-  bool mine_ = false;
-};
 
 }  // namespace
 
@@ -104,17 +83,13 @@ void CommunicationThread::wait(Ticket ticket) {
   submitted_.notify_all();  // it may be asleep between two polls
   const auto over = [&] { return failure_ || !unfinished_.contains(ticket.number); };
   AwakeTime waited;
-  Watched mine(watched_);
+  WatchedWait watched(session_);
   while (!completed_.wait_for(lock, wait_watched_every, over)) {
     const double seconds = waited.seconds();
-    if (!session_.watches_waits()) continue;
-    // Of lanes that wait beside each other, one is enough to say who is missing.
-    if (!mine.take()) continue;
     lock.unlock();
-    session_.waiting(seconds, true);
+    watched.lasts(seconds, true);
     lock.lock();
   }
-  if (mine.taken()) session_.roll_call_->over();
   --waiting_;
   rethrow_failure();
 }

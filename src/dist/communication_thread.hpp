@@ -82,7 +82,6 @@ class CommunicationThread {
   int waiting_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;
-  std::atomic<bool> watched_ = false;  // one of those who wait
 
   std::vector<Submission> active_;             // touched by the thread only
   std::vector<std::uint64_t> just_completed_;  // likewise

@@ -45,16 +45,16 @@ void NcclLane::decline(const NcclCalls& calls, const NcclLane& parent) {
   calls.settle(parent.communicator_, activity);
 }
 
-CudaEvent NcclLane::recorded() {
+CudaEvent NcclLane::recorded(device::CudaStream stream, const std::string& activity) {
   device::CudaRuntime& runtime = calls_.runtime();
   CudaEvent event = nullptr;
   if (spare_events_.empty()) {
-    calls_.cuda(runtime.create_event(event, false), "cudaEventCreateWithFlags", current_.activity);
+    calls_.cuda(runtime.create_event(event, false), "cudaEventCreateWithFlags", activity);
   } else {
     event = spare_events_.back();
     spare_events_.pop_back();
   }
-  calls_.cuda(runtime.record_event(event, stream_), "cudaEventRecord", current_.activity);
+  calls_.cuda(runtime.record_event(event, stream), "cudaEventRecord", activity);
   return event;
 }
 
@@ -63,12 +63,12 @@ void NcclLane::begin(CudaEvent ready, std::string activity) {
   current_.activity = std::move(activity);
   calls_.cuda(calls_.runtime().wait_event(stream_, ready), "cudaStreamWaitEvent",
               current_.activity);
-  current_.begun = recorded();
+  current_.begun = recorded(stream_, current_.activity);
 }
 
 void NcclLane::end(std::uint64_t number) {
   current_.number = number;
-  current_.ended = recorded();
+  current_.ended = recorded(stream_, current_.activity);
   pending_.push_back(std::move(current_));
   current_ = {};
 }
@@ -122,19 +122,41 @@ void NcclLane::launched(CudaStatus status) const {
   calls_.cuda(status, "a kernel", current_.activity);
 }
 
-CudaEvent NcclLane::event_of(std::uint64_t number) const {
-  const auto found = std::ranges::find(pending_, number, &Pending::number);
-  return found == pending_.end() ? nullptr : found->ended;
+NcclLane::Operations::const_iterator NcclLane::find(std::uint64_t number) const {
+  return std::ranges::find(pending_, number, &Pending::number);
+}
+
+void NcclLane::make_wait(device::CudaStream stream, std::uint64_t number, bool watched) {
+  Pending& operation = pending_[static_cast<std::size_t>(find(number) - pending_.begin())];
+  if (watched && operation.awaited == nullptr)
+    operation.awaited = recorded(stream, operation.activity);
+  calls_.cuda(calls_.runtime().wait_event(stream, operation.ended), "cudaStreamWaitEvent",
+              operation.activity);
+}
+
+std::optional<std::chrono::steady_clock::time_point> NcclLane::holds_up_since(
+    std::chrono::steady_clock::time_point now) {
+  std::optional<std::chrono::steady_clock::time_point> first;
+  for (Pending& operation : pending_) {
+    if (operation.awaited == nullptr) continue;
+    if (!operation.awaited_since && reached(operation.awaited, operation.activity))
+      operation.awaited_since = now;
+    if (operation.awaited_since) first = std::min(first.value_or(now), *operation.awaited_since);
+  }
+  return first;
+}
+
+void NcclLane::spare_events_of(const Pending& operation) {
+  for (const CudaEvent event : {operation.begun, operation.ended, operation.awaited}) {
+    if (event != nullptr) spare_events_.push_back(event);
+  }
 }
 
 void NcclLane::forget_recorded() {
   // An operation that something was refused in has begun.
-  if (current_.begun != nullptr) spare_events_.push_back(current_.begun);
+  spare_events_of(current_);
   current_ = {};
-  for (const Pending& each : pending_) {
-    spare_events_.push_back(each.begun);
-    spare_events_.push_back(each.ended);
-  }
+  for (const Pending& each : pending_) spare_events_of(each);
   pending_.clear();
 }
 
@@ -152,8 +174,7 @@ void NcclLane::look(std::chrono::steady_clock::time_point now) {
     Pending& oldest = pending_.front();
     if (!oldest.since && reached(oldest.begun, oldest.activity)) oldest.since = now;
     if (!oldest.since || !reached(oldest.ended, oldest.activity)) return;
-    spare_events_.push_back(oldest.begun);
-    spare_events_.push_back(oldest.ended);
+    spare_events_of(oldest);
     pending_.pop_front();
   }
 }

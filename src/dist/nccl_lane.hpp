@@ -52,12 +52,18 @@ class NcclLane {
   // Of what a kernel was put on the stream.
   void launched(device::CudaStatus status) const;
 
-  // Of an operation that is not complete, or another lane's: null.
-  device::CudaEvent event_of(std::uint64_t number) const;
+  // Whether an operation of this lane is not complete.
+  bool has(std::uint64_t number) const { return find(number) != pending_.end(); }
+  // `stream` goes on after the end of an operation that the lane has; where `watched`,
+  // holds_up_since() says whether that is what it waits for.
+  void make_wait(device::CudaStream stream, std::uint64_t number, bool watched);
   // Looks how far the stream has come, and throws nothing: trouble() says it. An operation counts
   // as waited for from when it was first seen to be its turn.
   void look(std::chrono::steady_clock::time_point now);
   bool idle() const { return pending_.empty(); }
+  // Since when a stream has been seen to wait for operations and for nothing else; after look().
+  std::optional<std::chrono::steady_clock::time_point> holds_up_since(
+      std::chrono::steady_clock::time_point now);
   // Of what was recorded in a graph: the event at the end of it, null where there is nothing.
   device::CudaEvent last_ended() const { return idle() ? nullptr : pending_.back().ended; }
   // What was recorded is the graph's, or nobody's any more: nothing of it is looked at.
@@ -75,9 +81,14 @@ class NcclLane {
     device::CudaEvent ended = nullptr;
     std::string activity;
     std::optional<std::chrono::steady_clock::time_point> since;
+    device::CudaEvent awaited = nullptr;  // all that is before the wait for it
+    std::optional<std::chrono::steady_clock::time_point> awaited_since;
   };
+  using Operations = std::deque<Pending>;
 
-  device::CudaEvent recorded();
+  Operations::const_iterator find(std::uint64_t number) const;
+  device::CudaEvent recorded(device::CudaStream stream, const std::string& activity);
+  void spare_events_of(const Pending& operation);
   void put(NcclStatus status, const char* call) const;
   bool reached(device::CudaEvent event, const std::string& activity);
   void destroy_events();
@@ -88,7 +99,7 @@ class NcclLane {
   device::CudaStream stream_ = nullptr;
   NcclCommunicator communicator_ = nullptr;
   Pending current_;
-  std::deque<Pending> pending_;
+  Operations pending_;
   std::vector<device::CudaEvent> spare_events_;
   std::optional<CommunicationError> failure_;  // that look() came upon
 };

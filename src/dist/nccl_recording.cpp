@@ -45,7 +45,7 @@ void NcclTransport::begin_replay(const std::string& activity, double own_seconds
   replay_ = {
       .activity = fmt::format("{} in {} (ranks {})", activity, group_, fmt::join(members(), ", ")),
       .since = Clock::now(),
-      .limit_seconds = calls_.limit_seconds() + own_seconds};
+      .own_seconds = own_seconds};
 }
 
 void NcclTransport::end_replay() {

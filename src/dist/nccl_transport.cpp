@@ -18,7 +18,6 @@ namespace garonne::dist {
 namespace {
 
 constexpr std::size_t scratch_bytes = 512;
-constexpr std::chrono::milliseconds looks_every{100};
 
 // While it lives, the watch knows since when a call holds the lanes; also one that is refused lets
 // go.
@@ -332,20 +331,21 @@ Ticket NcclTransport::receive(void* data, std::int64_t bytes, int from, int tag)
   });
 }
 
-device::CudaEvent NcclTransport::event_of(Ticket ticket) const {
-  device::CudaEvent event = nullptr;
+// That of an operation that is not complete; else null.
+NcclLane* NcclTransport::lane_with(Ticket ticket) const {
+  NcclLane* found = nullptr;
   for_each_lane([&](NcclLane& lane) {
-    if (event == nullptr) event = lane.event_of(ticket.number);
+    if (found == nullptr && lane.has(ticket.number)) found = &lane;
   });
-  return event;
+  return found;
 }
 
 void NcclTransport::wait(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   rethrow_failure();
-  const device::CudaEvent event = event_of(ticket);
-  if (event == nullptr) return;
-  calls_.cuda(calls_.runtime().wait_event(compute_, event), "cudaStreamWaitEvent", group_);
+  // What is recorded takes place when nobody looks at it.
+  if (NcclLane* const lane = lane_with(ticket))
+    lane->make_wait(compute_, ticket.number, !recording_);
 }
 
 bool NcclTransport::done(Ticket ticket) {
@@ -353,73 +353,11 @@ bool NcclTransport::done(Ticket ticket) {
   rethrow_failure();
   expect(!recording_, "a question how far operations are while they are recorded");
   for_each_lane([](NcclLane& lane) { lane.look(Clock::now()); });
-  return event_of(ticket) == nullptr;
+  return lane_with(ticket) == nullptr;
 }
 
 void NcclTransport::rethrow_failure() const {
   if (failure_) std::rethrow_exception(failure_);
-}
-
-void NcclTransport::watch() {
-  calls_.set_device();
-  std::unique_lock lock(watch_mutex_);
-  while (!ending_.wait_for(lock, looks_every, [&] { return ends_; })) look();
-}
-
-void NcclTransport::look() {
-  const Clock::time_point now = Clock::now();
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
-    // Read once: a call may begin or end meanwhile.
-    const Clock::rep since = held_since_.load();
-    const double limit = calls_.limit_seconds();
-    if (limit == 0 || since == 0 ||
-        now - Clock::time_point(Clock::duration(since)) <
-            std::chrono::duration<double>(2 * limit)) {
-      return;
-    }
-    session_.abort(ExitCode::Communication,
-                   fmt::format("NCCL for {}: a call does not return", group_));
-  }
-  if (failure_) {
-    if (now - failed_ > std::chrono::duration<double>(parts_.grace_seconds)) {
-      session_.abort(ExitCode::Communication, failure_text_);
-    }
-    return;
-  }
-  look_at_lanes(now);
-}
-
-void NcclTransport::look_at_lanes(Clock::time_point now) {
-  for_each_lane([&](NcclLane& lane) {
-    if (!recording_) lane.look(now);
-    if (const auto trouble = lane.trouble(now)) fail(*trouble, now);
-  });
-  if (!replay_ || calls_.limit_seconds() == 0 ||
-      std::chrono::duration<double>(now - replay_->since).count() <= replay_->limit_seconds) {
-    return;
-  }
-  fail(CommunicationError(replay_->activity,
-                          fmt::format("not complete after {} and the time that it takes; a rank "
-                                      "of them has stopped, or does something else",
-                                      describe_limit(calls_.limit_seconds()))),
-       now);
-}
-
-void NcclTransport::fail(const CommunicationError& trouble, Clock::time_point now) {
-  if (failure_) return;
-  failure_text_ = trouble.what();
-  failure_ = std::make_exception_ptr(trouble);
-  failed_ = now;
-}
-
-void NcclTransport::stop_watching() {
-  {
-    const std::lock_guard lock(watch_mutex_);
-    ends_ = true;
-  }
-  ending_.notify_all();
-  if (watch_.joinable()) watch_.join();
 }
 
 }  // namespace garonne::dist

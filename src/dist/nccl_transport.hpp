@@ -34,7 +34,7 @@ struct NcclParts {
   std::vector<int> nodes = {};
   // What the watching thread leaves the thread that submits to find a failure, before it ends all
   // ranks itself: that one may be held inside a call.
-  double grace_seconds = 10;
+  double grace_seconds = 5;
   // What aborting communicators may take. After it, all ranks are ended with the failure of NCCL
   // that is on its way; without one the communicators are left as they are.
   double abort_seconds = 5;
@@ -47,7 +47,8 @@ struct NcclParts {
 
 // A thread of it watches what is under way: what failed, and what other members are waited for
 // longer than the limit, is thrown by the next call of a member, and ends all ranks where none
-// comes. Left by an exception, also of its own making, it aborts its communicators.
+// comes; so is that a rank does not answer, where the session watches waits. Left by an exception,
+// also of its own making, it aborts its communicators.
 class NcclTransport final : public Transport {
  public:
   // Collective over the group, of any size. One operation of every kind runs on each communicator,
@@ -85,7 +86,7 @@ class NcclTransport final : public Transport {
   struct Replay {
     std::string activity;
     Clock::time_point since;
-    double limit_seconds = 0;
+    double own_seconds = 0;
   };
 
   std::vector<Facts> exchange_facts(Transport& host, const Session& session) const;
@@ -106,10 +107,13 @@ class NcclTransport final : public Transport {
   void reduce_pieces(const Sum& sum);
   void gather_narrow(const Sum& sum);
   void gather_pieces(std::byte* data, std::int64_t elements, std::int64_t element_bytes);
-  device::CudaEvent event_of(Ticket ticket) const;
+  NcclLane* lane_with(Ticket ticket) const;
 
   void watch();
   void look();
+  std::optional<Clock::time_point> waits_since(Clock::time_point now,
+                                               std::optional<Clock::time_point> before);
+  void end_with(const CommunicationError& error);
   void stop_watching();
   void look_at_lanes(Clock::time_point now);
   void fail(const CommunicationError& trouble, Clock::time_point now);

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <string_view>
@@ -37,6 +38,14 @@ constexpr char waiting_too = '-';
 constexpr std::size_t most_answer_bytes = 200;
 // Seconds after the limit, for those who do not know who is missing.
 constexpr double grace = 5;
+
+std::vector<int> listeners_of(int ranks) {
+  const int count = std::min(ranks, most_listeners);
+  std::vector<int> listeners;
+  for (int i = 0; i < count; ++i)
+    listeners.push_back(static_cast<int>(std::int64_t{i} * ranks / count));
+  return listeners;
+}
 
 std::string names_of(const std::vector<int>& ranks) {
   constexpr std::size_t most = 8;
@@ -88,7 +97,8 @@ RollCall::RollCall(Session& session, double first_line, std::function<std::strin
     : session_(session),
       first_line_(first_line),
       doing_(std::move(doing)),
-      listeners_(std::min(session.size(), most_listeners)),
+      listeners_(listeners_of(session.size())),
+      listens_(std::ranges::binary_search(listeners_, session.rank())),
       last_heard_(static_cast<std::size_t>(session.size())) {
   if (session.size() == 1) return;
   MPI_Comm handle = MPI_COMM_NULL;
@@ -163,13 +173,12 @@ void RollCall::over() {
 }
 
 void RollCall::report() {
-  for (int rank = 0; rank < listeners_; ++rank)
-    if (rank != session_.rank()) send_nothing(*communicator_, rank, waits);
+  for (const int rank : others_of_listeners()) send_nothing(*communicator_, rank, waits);
 }
 
 // Reports of earlier waits lie in front of those of this one, so the first hearing does not count.
 void RollCall::listen(double seconds) {
-  if (session_.rank() >= listeners_) return;
+  if (!listens_) return;
   const bool first = heard_.empty();
   if (first) heard_.resize(static_cast<std::size_t>(session_.size()), -1);
   for (;;) {
@@ -221,18 +230,16 @@ std::vector<int> RollCall::missing(double seconds) const {
 }
 
 std::vector<int> RollCall::others_of_listeners() const {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < listeners_; ++rank)
-    if (rank != session_.rank()) ranks.push_back(rank);
+  std::vector<int> ranks = listeners_;
+  std::erase(ranks, session_.rank());
   return ranks;
 }
 
 // The first of the listeners that waits.
 bool RollCall::speaks(const std::vector<int>& missing) const {
-  for (int rank = 0; rank < session_.rank(); ++rank) {
-    if (std::find(missing.begin(), missing.end(), rank) == missing.end()) return false;
-  }
-  return true;
+  return std::ranges::all_of(listeners_, [&](int rank) {
+    return rank >= session_.rank() || std::ranges::find(missing, rank) != missing.end();
+  });
 }
 
 // ", but answers: on node07 in step 5"; of several, what the first one is in that has answered, and
@@ -278,14 +285,13 @@ void RollCall::waiting(double seconds, double limit, bool wants_answers) {
   if (seconds < next_report_ && heard_.empty()) return;
   listen(seconds);
   hear_answers(seconds);
-  const bool listens = session_.rank() < listeners_;
   const bool reports = seconds >= next_report_;
   if (reports) {
     report();
     next_report_ = seconds + between_reports * first_line_;
   }
-  const std::vector<int> gone = listens ? missing(seconds) : std::vector<int>();
-  const bool speaker = listens && speaks(gone);
+  const std::vector<int> gone = listens_ ? missing(seconds) : std::vector<int>();
+  const bool speaker = listens_ && speaks(gone);
   const std::vector<int> dead = silent(gone, seconds);
   if (wants_answers && speaker && !dead.empty()) {
     throw CommunicationError(

@@ -14,11 +14,11 @@ namespace garonne::dist {
 class Communicator;
 class Session;
 
-// Ranks that wait long tell the first few ranks so, again and again. Whoever has not said so is not
-// waiting, hence is the one that is waited for. It is asked, and a thread of it answers whatever
-// else it does, with whether it waits itself and what it is in: a process that works for long or
-// waits for a file system is told from one that is stopped or gone. Nothing is sent as long as
-// nobody waits long.
+// Ranks that wait long tell a few ranks so, again and again: listeners, which lie far apart, since
+// a node may hang as a whole. Whoever has not said so is not waiting, hence is the one that is
+// waited for. It is asked, and a thread of it answers whatever else it does, with whether it waits
+// itself and what it is in: a process that works for long or waits for a file system is told from
+// one that is stopped or gone. Nothing is sent as long as nobody waits long.
 class RollCall {
  public:
   // Collective over all ranks. `first_line`: seconds of waiting after which somebody says who is
@@ -62,7 +62,8 @@ class RollCall {
   std::unique_ptr<Communicator> communicator_;
   double first_line_;
   std::function<std::string()> doing_;
-  int listeners_;
+  const std::vector<int> listeners_;  // ascending
+  const bool listens_;                // this rank is one
   // Of the wait in progress, in its seconds.
   double last_ = 0;
   double next_report_ = 0;

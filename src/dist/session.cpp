@@ -16,6 +16,7 @@
 #include "dist/launcher.hpp"
 #include "dist/mpi_calls.hpp"
 #include "dist/roll_call.hpp"
+#include "dist/watched_wait.hpp"
 
 namespace garonne::dist {
 namespace {
@@ -151,10 +152,6 @@ void Session::watch_waits(double first_line, double limit, std::function<std::st
   tell_places();
 }
 
-void Session::waiting(double seconds, bool limited) {
-  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, wait_limit_ > 0);
-}
-
 void Session::attach(CommunicationThread& thread) {
   expect(thread_ == nullptr, "a process has one communication thread");
   thread_ = &thread;
@@ -169,13 +166,11 @@ void Session::detach(CommunicationThread& thread) {
 void Session::carry_out(std::unique_ptr<PendingOperation> operation) {
   if (thread_) {
     thread_->wait(thread_->submit(std::move(operation)));
-  } else if (watches_waits()) {
-    // Before training a rank may be at work alone for long, as when it measures: no limit.
-    complete(*operation, [this](double seconds) { waiting(seconds, false); });
-    roll_call_->over();
-  } else {
-    complete(*operation);
+    return;
   }
+  // Before training a rank may be at work alone for long, as when it measures: no limit.
+  WatchedWait wait(*this);
+  complete(*operation, [&wait](double seconds) { wait.lasts(seconds, false); });
 }
 
 }  // namespace garonne::dist

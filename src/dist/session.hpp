@@ -2,6 +2,7 @@
 // die together.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@ class CommunicationThread;
 class MpiWorld;
 class PendingOperation;
 class RollCall;
+class WatchedWait;
 struct Launcher;
 
 // An error that all ranks know about and throw alike (Session::agree): rank 0 prints it, every rank
@@ -114,6 +116,7 @@ class Session {
 
  private:
   friend class CommunicationThread;
+  friend class WatchedWait;
   friend const MpiWorld& mpi_world(const Session& session);
 
   Session();
@@ -122,8 +125,6 @@ class Session {
   void attach(CommunicationThread& thread);
   void detach(CommunicationThread& thread);
   void carry_out(std::unique_ptr<PendingOperation> operation);
-  bool watches_waits() const { return roll_call_ != nullptr; }
-  void waiting(double seconds, bool limited);
   void tell_places();
   void all_gather_bytes(const void* mine, void* all, std::size_t bytes_each);
   void broadcast_bytes(void* data, std::size_t bytes, int root);
@@ -140,6 +141,7 @@ class Session {
   CommunicationThread* thread_ = nullptr;
   std::unique_ptr<RollCall> roll_call_;  // null: waits are not watched
   double wait_limit_ = 0;
+  std::atomic<bool> wait_is_watched_{false};
   std::function<std::string()> doing_;
 };
 

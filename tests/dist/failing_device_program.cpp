@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -24,7 +25,10 @@ namespace {
 using namespace std::chrono_literals;
 
 void work(Session& session, const std::string& mode) {
-  const bool fails = mode != "finish" && mode != "throw";
+  // Ranks that look who is missing, on a rank that is stopped, whose host or whose device is late.
+  const bool watched =
+      mode == "stopped" || mode == "busy" || mode == "computes" || mode == "replays";
+  const bool fails = mode != "finish" && mode != "throw" && !watched;
   // Nowhere is it complete, and one rank says so.
   const bool connects = mode.starts_with("connect");
   const bool last = session.rank() == session.size() - 1;
@@ -32,7 +36,7 @@ void work(Session& session, const std::string& mode) {
       device::FakeCudaSettings{.bus_id = std::to_string(session.rank())});
   device::FakeCudaRuntime& runtime = *made_up;
   // Not destroyed where streams may hang, as the real one: they would hold its end up.
-  if (mode != "finish") static_cast<void>(made_up.release());
+  if (fails || mode == "throw" || mode == "stopped") static_cast<void>(made_up.release());
   device::CudaDevice device(runtime, {.longest_end_seconds = 5});
   device::TierMemory& memory = device.reserve(Tier::Device, 1 << 20);
   const auto nccl = std::make_shared<FakeNccl>(
@@ -40,6 +44,8 @@ void work(Session& session, const std::string& mode) {
       FakeNcclSettings{.starts = mode != "start",
                        .connects = !connects,
                        .aborts = mode != "held-abort" && mode != "connect-held-abort"});
+  static constexpr auto late = 4500ms;
+  if (watched) session.watch_waits(1, 100, [] { return std::string("its own work"); });
   CommunicationThread thread(session);
   std::vector<int> members(static_cast<std::size_t>(session.size()));
   std::iota(members.begin(), members.end(), 0);
@@ -52,10 +58,21 @@ void work(Session& session, const std::string& mode) {
   std::byte* const staging = memory.allocate(4000, "staging").data;
   for (int step = 0;; ++step) {
     if (step == 5 && mode == "finish") return;
+    if (step == 6 && watched) return;
     if (step == 5 && last && mode == "throw") throw RefusedError("the loss is not finite");
-    if (step == 5 && last) {
+    if (step == 5 && last && mode == "stopped") (void)std::raise(SIGSTOP);
+    if (step == 5 && last && (mode == "busy" || mode == "replays"))
+      std::this_thread::sleep_for(late);
+    if (step == 5 && last && mode == "computes")
+      runtime.launch(device.queue(Lane::Compute).native, [] { std::this_thread::sleep_for(late); });
+    if (step == 5 && last && fails) {
       // Neither fails nor goes on.
       for (;;) std::this_thread::sleep_for(1s);
+    }
+    if (step == 5 && !last && mode == "replays") {
+      transport.begin_replay("a graph", 0.1);
+      std::this_thread::sleep_for(late);
+      transport.end_replay();
     }
     const Ticket ticket = transport.all_reduce_sum(data, 900, ScalarType::Float32, staging);
     transport.wait(ticket);

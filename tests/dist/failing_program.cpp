@@ -31,10 +31,12 @@ void wait_for_each_other(Session& session, const std::string& mode) {
   const auto transport = make_transport("mpi", session, thread, members);
   if (mode == "wait-in-a-circle")
     transport->wait(transport->receive(&data, 1, (session.rank() + 1) % session.size(), 0));
-  const bool busy = mode == "last-is-busy" ? session.rank() == session.size() - 1
-                                           : session.rank() < session.size() - 1;
+  const bool last = session.rank() == session.size() - 1;
+  const bool busy = mode == "last-is-busy" ? last : mode == "all-but-last-are-busy" && !last;
   // Then nothing of it answers.
   if (mode == "last-is-stopped" && session.rank() == session.size() - 1) (void)std::raise(SIGSTOP);
+  if (mode == "first-half-is-stopped" && session.rank() < session.size() / 2)
+    (void)std::raise(SIGSTOP);
   if (busy) std::this_thread::sleep_for(beyond_all_limits);
   session.barrier();
 }
@@ -82,7 +84,7 @@ int run(const std::string& mode) {
   session.set_coordinates("data " + std::to_string(session.rank()));
   try {
     if (mode == "wait-in-a-circle" || mode == "last-is-busy" || mode == "all-but-last-are-busy" ||
-        mode == "last-is-stopped") {
+        mode == "last-is-stopped" || mode == "first-half-is-stopped") {
       wait_for_each_other(session, mode);
     } else {
       work(session, mode);

@@ -61,8 +61,8 @@ run("the cause speaks, not the rank that only sees its consequence", ranks(2, "l
 run("an agreed error", ranks(3, "disagree"), 5, {"data.h5": 1, "on rank 1": 1, "MPI_ABORT": 0})
 run("all is well", ranks(3, "finish"), 0, {"[rank": 0})
 run("stopped on request", ranks(2, "requeue"), 75, {"[rank": 0, "MPI_ABORT": 0})
-# Limits of two seconds: for ranks that wait for each other, and not for one that works for nine. From eight ranks on
-# the last ones hear of nobody.
+# Limits of two seconds: for ranks that wait for each other, and not for one that works for nine. Of more than eight ranks
+# some hear of nobody, the last of ten among them.
 for count in (2, 10):
     run(f"{count} ranks wait for each other", ranks(count, "wait-in-a-circle"), 4,
         {"its own work failed: all ranks wait for each other within 2 s (run.timeout)": 1}, seconds=30)
@@ -73,6 +73,9 @@ for count in (2, 10):
         {f" waiting for 1 s in its own work: rank {count - 1} has not arrived, and has not answered yet": 1, "but answer": 0},
         seconds=30)
     run(f"all but one of {count} do", ranks(count, "all-but-last-are-busy"), 0, {"(run.timeout)": 0}, seconds=30)
+# As where a node hangs that has as many ranks as hear of others.
+run("a node of eight ranks is stopped", ranks(16, "first-half-is-stopped"), 4,
+    {"its own work failed: ranks 0, 1, 2, 3, 4, 5, 6, 7 have not arrived within 2 s (run.timeout)": 1}, seconds=60)
 # A step of Slurm whose processes each believe to be alone; a batch script, where nobody launched any.
 run("several processes of a Slurm step that MPI knows nothing of", [program, "finish"], 4,
     {"started 4 processes (SLURM_STEP_NUM_TASKS), but MPI knows of 1": 1, "srun --mpi=pmix": 1},
@@ -94,6 +97,12 @@ for mode, code, count_of in (
         ("device-waits", 4, {"[rank 0/2 ": 1, late: 1}),
         ("held-abort", 4, {"[rank 0/2 ": 1, late: 1})):
     run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], code, count_of, seconds=60)
+# Ranks that look who is missing, where only a device waits: after a second, and after half a minute without an answer.
+for mode in ("busy", "computes", "replays"):
+    run(f"NCCL, one {mode}", [*launcher, "-n", "2", device_program, mode], 0,
+        {" waiting for 1 s in its own work: rank 1 has not arrived, but answers: on ": 1, "failed": 0})
+run("NCCL, one is stopped", [*launcher, "-n", "2", device_program, "stopped"], 4,
+    {"its own work failed: rank 1 does not answer: the process was stopped": 1}, seconds=60)
 for mode in ("connect", "connect-held-abort"):
     run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], 4,
         {"[rank 0/2 ": 1, " in data (ranks 0, 1) failed: not ": 1, "after 5 s (run.timeout)": 1},
