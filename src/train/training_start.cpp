@@ -64,7 +64,7 @@ void TrainingRun::prepare() {
   budget_ = device_->budget_bytes(config_, session_);
   say(device_->text());
   for (const std::string& text :
-       check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_))
+       check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_, *device_))
     warn(text);
   dist::Facts contents;
   const int ranks_on_node = ranks_on_largest_node(session_);

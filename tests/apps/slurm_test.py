@@ -5,6 +5,7 @@ import itertools
 import pathlib
 import re
 import shutil
+import subprocess
 import tempfile
 import unittest
 
@@ -81,6 +82,23 @@ class SlurmTest(ProgramTest):
                 self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
                 self.assertEqual(len(metrics(directory)), 4)
                 self.assertIn("2 ranks of 1 thread:", self.log(job))
+
+    def test_a_fresh_clone_trains_in_a_job_by_the_command_of_the_guide(self):
+        guide = (SOURCE / "docs/guide/jobs.md").read_text(encoding="utf-8")
+        words = re.search(r"(?m)^    sbatch (.* --wrap scripts/quickstart)$", guide)[1].split()
+        # Not in /tmp, which may be in memory.
+        place = pathlib.Path(tempfile.mkdtemp(prefix="garonne-job-", dir="/var/tmp"))
+        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
+        clone = place / "garonne"
+        subprocess.run(["git", "clone", "--quiet", SOURCE, clone], check=True)
+        (clone / ".deps").symlink_to(SOURCE / ".deps")  # what the first use downloads
+        words[-1] += " --train.steps 20"
+        job = self.slurm.submit(*words, cwd=clone)
+        self.await_end(job, "COMPLETED", 1800)
+        log = (clone / f"slurm-{job}.out").read_text(errors="replace")
+        self.assertRegex(log, r"(?m)^ *step +1/20 .*\bloss\b")
+        self.assertIn("HAMLET.", log)
+        self.assertEqual(len(metrics(clone / "runs/shakespeare")), 20)
 
     def cluster_of_two_nodes(self):
         path = self.folder / "cluster.toml"

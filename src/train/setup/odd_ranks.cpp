@@ -22,7 +22,10 @@ constexpr double most_deviations = 5;
 // What scheduling and clocks come to.
 constexpr double least_excess_seconds = 5e-3;
 constexpr double least_link_excess_seconds = 5e-4;
-constexpr std::size_t least_other_links = 3;
+constexpr double least_gpu_excess_seconds = 2e-4;
+// Of fewer others the median says little.
+constexpr std::size_t few_links = 3;
+constexpr double most_times_of_few = 4;
 
 // "rank 3", "ranks 0-3,8".
 std::string names_of(const std::vector<int>& ranks) {
@@ -148,26 +151,28 @@ std::vector<OddRank> odd_ranks(const std::vector<RankSpeed>& speeds,
   std::vector<OddRank> odd;
   // Those of `compared` that took longer than the others, by the seconds that `of` finds.
   const auto look = [&](What what, const std::vector<int>& compared, double RankSpeed::*of,
-                        std::size_t least_others, double least_excess) {
+                        std::size_t few, double least_excess) {
     const auto seconds_of = [&](int rank) { return speeds[static_cast<std::size_t>(rank)].*of; };
-    if (compared.size() <= least_others) return;
+    if (compared.size() < 2) return;
+    const bool of_few = compared.size() <= few;
     for (const int rank : compared) {
       std::vector<double> others;
       for (const int other : compared)
         if (other != rank) others.push_back(seconds_of(other));
-      const double usual = median(others);
+      const double usual = of_few ? *std::ranges::min_element(others) : median(others);
+      if (of_few) others.assign(1, usual);
       for (double& value : others) value = std::abs(value - usual);
       const double excess = seconds_of(rank) - usual;
-      if (seconds_of(rank) > most_times * usual && excess > least_excess &&
-          excess > most_deviations * median(others))
-        odd.push_back({what, rank, seconds_of(rank), usual});
+      if (seconds_of(rank) > (of_few ? most_times_of_few : most_times) * usual &&
+          excess > least_excess && excess > most_deviations * median(others))
+        odd.push_back({what, rank, seconds_of(rank), usual, of_few});
     }
   };
   std::vector<int> compared;
   for (int rank = 0; rank < count; ++rank)
     if (fits(rank)) compared.push_back(rank);
-  look(What::Compute, compared, &RankSpeed::compute_seconds, 1, least_excess_seconds);
-  look(What::Memory, compared, &RankSpeed::memory_seconds, 1, least_excess_seconds);
+  look(What::Compute, compared, &RankSpeed::compute_seconds, 0, least_excess_seconds);
+  look(What::Memory, compared, &RankSpeed::memory_seconds, 0, least_excess_seconds);
   std::set<int> slow;
   for (const OddRank& one : odd) slow.insert(one.rank);
   for (const bool inside : {true, false}) {
@@ -178,8 +183,15 @@ std::vector<OddRank> odd_ranks(const std::vector<RankSpeed>& speeds,
           (place_of(ranks, rank).host == place_of(ranks, from).host) == inside)
         links.push_back(rank);
     }
-    look(What::Link, links, &RankSpeed::link_seconds, least_other_links, least_link_excess_seconds);
+    look(What::Link, links, &RankSpeed::link_seconds, few_links, least_link_excess_seconds);
   }
+  std::erase_if(compared, [&](int rank) {
+    return speeds[static_cast<std::size_t>(rank)].gpu_memory_seconds == 0;
+  });
+  for (const auto& [what, of] : {std::pair{What::GpuMemory, &RankSpeed::gpu_memory_seconds},
+                                 std::pair{What::GpuIn, &RankSpeed::gpu_in_seconds},
+                                 std::pair{What::GpuOut, &RankSpeed::gpu_out_seconds}})
+    look(what, compared, of, 0, least_gpu_excess_seconds);
   return odd;
 }
 
@@ -199,9 +211,10 @@ std::string describe(const OddRank& odd, const std::vector<RankPlace>& ranks) {
   const RankPlace& place = place_of(ranks, odd.rank);
   const auto told = [&](const char* what, const char* look) {
     return fmt::format(
-        "{} {:.1f} times as long as the median of the others, three times in a row ({:.1f} ms and "
+        "{} {:.1f} times as long as the {} of the others, three times in a row ({:.1f} ms and "
         "{:.1f} ms): look for {}",
-        what, odd.times(), 1e3 * odd.seconds, 1e3 * odd.median, look);
+        what, odd.times(), odd.of_few ? "fastest" : "median", 1e3 * odd.seconds, 1e3 * odd.median,
+        look);
   };
   const std::string who = fmt::format("rank {} on {}", odd.rank, place.host);
   switch (odd.what) {
@@ -212,6 +225,18 @@ std::string describe(const OddRank& odd, const std::vector<RankPlace>& ranks) {
       return who + told(" moves memory",
                         "other processes there, and for memory of another NUMA node than its cores "
                         "(mpirun --map-by numa)");
+    case What::GpuMemory:
+      return "the GPU of " + who +
+             told(" copies within its memory",
+                  "other processes on it, for a limit of its power or clock (nvidia-smi -q -d "
+                  "PERFORMANCE,CLOCK) and for memory that failed (nvidia-smi -q -d ECC)");
+    case What::GpuIn:
+    case What::GpuOut:
+      return "the GPU of " + who +
+             told(odd.what == What::GpuIn ? " copies from the host" : " copies to the host",
+                  "a link of fewer lanes or an older generation than those of the others "
+                  "(nvidia-smi -q -d PCIE), and for a host whose memory is another NUMA node's "
+                  "(mpirun --map-by numa)");
     case What::Link:
       break;
   }

@@ -28,23 +28,29 @@ struct RankSpeed {
   double compute_seconds = 0;
   double memory_seconds = 0;
   double link_seconds = 0;  // of a message from the rank before
+  // Of copies within its GPU, to it and from it; 0 = not measured.
+  double gpu_memory_seconds = 0;
+  double gpu_in_seconds = 0;
+  double gpu_out_seconds = 0;
 };
 
 struct OddRank {
-  enum class What { Compute, Memory, Link };
+  enum class What { Compute, Memory, Link, GpuMemory, GpuIn, GpuOut };
   What what = What::Compute;
   int rank = 0;
   double seconds = 0;
-  double median = 0;  // of those that it is compared with
+  double median = 0;    // of those that it is compared with
+  bool of_few = false;  // it is their least
 
   double times() const { return seconds / median; }
 };
 
 // Those that took more than twice the median of all others, by more than five times the median
-// deviation of these and by more than what a clock cannot tell (5 ms; of links 0.5 ms). Ranks of
-// oversubscribed hosts are neither named nor compared with, nor are their links. Links are compared
-// with those of their kind, inside of hosts or between them, of which there must be three others;
-// a link of a rank that computes slowly is not named.
+// deviation of these and by more than what a clock cannot tell (5 ms; of links 0.5 ms, of GPUs 0.2
+// ms). Ranks of oversubscribed hosts are neither named nor compared with, nor are their links.
+// Links are compared with those of their kind, inside of hosts or between them, and where there are
+// less than three others, four times the fastest of these: of three links, the two of a slow node
+// are slow. A link of a rank that computes slowly is not named.
 std::vector<OddRank> odd_ranks(const std::vector<RankSpeed>& speeds,
                                const std::vector<RankPlace>& ranks);
 

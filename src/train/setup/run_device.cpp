@@ -435,6 +435,11 @@ std::optional<device::GpuFacts> RunDevice::gpu() const {
   return gpu_->facts;
 }
 
+std::optional<device::GpuSpeed> RunDevice::gpu_speed() {
+  if (!gpu_) return {};
+  return device::gpu_speed(*gpu_->runtime, gpu_->assignment.device.ordinal);
+}
+
 std::string RunDevice::machine_text(int threads) const {
   if (!gpu_) return exec::machine_text(threads);
   return exec::gpu_machine_text(gpu_->assignment.device.name);

@@ -9,6 +9,7 @@
 #include "base/config.hpp"
 #include "device/device.hpp"
 #include "device/gpu_facts.hpp"
+#include "device/gpu_speed.hpp"
 #include "dist/session.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
@@ -65,6 +66,8 @@ class RunDevice {
 
   // Which one it is, of this rank; nothing where it is no GPU.
   std::optional<device::GpuFacts> gpu() const;
+  // How fast it copies, of this rank; nothing where it is no GPU. Before any tier is made.
+  std::optional<device::GpuSpeed> gpu_speed();
   // What tables of costs are kept by: the processor with so many threads, or the GPU.
   std::string machine_text(int threads) const;
 

@@ -74,30 +74,36 @@ std::vector<RankPlace> places_of(dist::Session& session, int threads) {
 
 // One measurement, of all ranks on all of them.
 std::vector<RankSpeed> speeds_of(dist::Session& session, dist::CommunicationThread& thread,
-                                 Scratch& scratch) {
+                                 RunDevice& device, Scratch& scratch) {
   session.barrier();
   const double compute = compute_seconds(scratch);
   session.barrier();
   const double memory = memory_seconds(scratch);
   const double link = dist::seconds_from_neighbour(session, thread, bytes_of_message, messages);
-  const std::vector<double> all = session.all_gather(std::vector<double>{compute, memory, link});
+  session.barrier();
+  const device::GpuSpeed gpu = device.gpu_speed().value_or(device::GpuSpeed());
+  const std::vector<double> mine = {compute,        memory,         link, gpu.within_seconds,
+                                    gpu.in_seconds, gpu.out_seconds};
+  const std::vector<double> all = session.all_gather(mine);
   std::vector<RankSpeed> speeds;
-  for (std::size_t i = 0; i < all.size(); i += 3)
-    speeds.push_back({all[i], all[i + 1], all[i + 2]});
+  for (std::size_t i = 0; i < all.size(); i += mine.size())
+    speeds.push_back({all[i], all[i + 1], all[i + 2], all[i + 3], all[i + 4], all[i + 5]});
   return speeds;
 }
 
 }  // namespace
 
-std::vector<std::string> check_start(dist::Session& session, int threads) {
+std::vector<std::string> check_start(dist::Session& session, int threads, RunDevice& device) {
   if (session.size() == 1) return {};
   const std::vector<RankPlace> places = places_of(session, threads);
   std::vector<std::string> said = placement_warnings(places);
   Scratch scratch;
   dist::CommunicationThread thread(session);
-  std::vector<OddRank> odd = odd_ranks(speeds_of(session, thread, scratch), places);
-  for (int more = 1; more < tries && !odd.empty(); ++more)
-    odd = odd_in_both(odd, odd_ranks(speeds_of(session, thread, scratch), places));
+  const auto odd_now = [&] {
+    return odd_ranks(speeds_of(session, thread, device, scratch), places);
+  };
+  std::vector<OddRank> odd = odd_now();
+  for (int more = 1; more < tries && !odd.empty(); ++more) odd = odd_in_both(odd, odd_now());
   for (const OddRank& one : odd) said.push_back(describe(one, places));
   if (session.rank() != 0) said.clear();
   return said;

@@ -172,6 +172,58 @@ TEST(OddRanks, LinksAreComparedWithThoseOfTheirKind) {
   EXPECT_EQ(describe(odd_ranks(speeds, places).at(0), places).find("the link from rank 11"), 0U);
 }
 
+// Of two nodes and of three there are as many links.
+TEST(OddRanks, OfFewLinksThoseAreNamedThatAreFarFromTheFastest) {
+  for (const int hosts : {2, 3}) {
+    const auto places = good_places(hosts, 1);
+    auto speeds = good_speeds(places.size());
+    speeds[1].link_seconds = 3e-3;
+    EXPECT_TRUE(odd_ranks(speeds, places).empty()) << hosts;
+    speeds[1].link_seconds = 10e-3;
+    const auto odd = odd_ranks(speeds, places);
+    ASSERT_EQ(odd.size(), 1U) << hosts;
+    EXPECT_EQ(odd[0].rank, 1);
+    EXPECT_NE(describe(odd[0], places).find(" times as long as the fastest of the others"),
+              std::string::npos);
+  }
+  // A slow node has two of three.
+  const auto places = good_places(3, 1);
+  auto speeds = good_speeds(3);
+  speeds[1].link_seconds = speeds[2].link_seconds = 10e-3;
+  EXPECT_EQ(odd_ranks(speeds, places).size(), 2U);
+}
+
+TEST(OddRanks, GpusAreComparedWhereTheyWereMeasured) {
+  for (const int count : {2, 8}) {
+    const auto places = good_places(1, count);
+    auto speeds = good_speeds(places.size());
+    for (RankSpeed& speed : speeds) {
+      speed.gpu_memory_seconds = 0.5e-3;
+      speed.gpu_in_seconds = 3e-3;
+      speed.gpu_out_seconds = 4e-3;
+    }
+    EXPECT_TRUE(odd_ranks(speeds, places).empty());
+    const auto named = [&](double RankSpeed::*of, double seconds, What what, const char* text) {
+      auto slow = speeds;
+      slow[1].*of = seconds;
+      const auto odd = odd_ranks(slow, places);
+      ASSERT_EQ(odd.size(), 1U) << text;
+      EXPECT_EQ(odd[0].what, what);
+      EXPECT_EQ(describe(odd[0], places).find(text), 0U) << describe(odd[0], places);
+    };
+    named(&RankSpeed::gpu_memory_seconds, 1.5e-3, What::GpuMemory,
+          "the GPU of rank 1 on node0 copies within its memory 3.0 times as long");
+    named(&RankSpeed::gpu_in_seconds, 9e-3, What::GpuIn,
+          "the GPU of rank 1 on node0 copies from the host 3.0 times as long");
+    named(&RankSpeed::gpu_out_seconds, 12e-3, What::GpuOut,
+          "the GPU of rank 1 on node0 copies to the host 3.0 times as long");
+    for (std::size_t rank = 1; rank < speeds.size(); ++rank)
+      speeds[rank].gpu_memory_seconds = speeds[rank].gpu_in_seconds = speeds[rank].gpu_out_seconds =
+          0;
+    EXPECT_TRUE(odd_ranks(speeds, places).empty()) << "one alone, as where the others are full";
+  }
+}
+
 TEST(OddRanks, ASlowRankIsNotBlamedOnItsLinks) {
   const auto places = good_places(1, 8);
   auto speeds = good_speeds(8);
