@@ -13,6 +13,7 @@
 #include "base/seconds.hpp"
 #include "base/version.hpp"
 #include "plan/program/rotated_step.hpp"
+#include "train/checkpoint/checkpoint_space.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/initial_parameters.hpp"
 #include "train/plans/given_programs.hpp"
@@ -389,6 +390,8 @@ void TrainingRun::begin_run_directory() {
     keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
   }
   prepare_run_directory(config_);
+  if (start_.step < config_.train.steps)
+    expect_space_for_checkpoint(config_.run.directory, saving_.checkpoint_bytes);
   if (const auto tokenizer = workload_->tokenizer())
     save_tokenizer(config_.run.directory, *tokenizer);
   write_choices(config_.run.directory, threads_, products_, device_->gpu());

@@ -204,23 +204,29 @@ class CheckpointTest(ProgramTest):
         self.train(directory, "--train.steps", 4, "--train.stop_after", 2, check=75)
         before = self.tensor_files(directory, 2)
         saved = len(before["rank_0.safetensors"])
-        # A small file system of its own is a disk that is really full; mounting one takes root. Elsewhere a
-        # limit on the size of files stands in for it: the write comes back with an error, too.
+        # A small file system of its own is a disk that is really full, once the checkpoint of step 3 is on it; mounting
+        # one takes root. Elsewhere a limit on the size of files stands in for it: the write comes back with an error, too.
         checkpoints = directory / "checkpoints"
         kept = self.directory("kept")
         shutil.move(checkpoints, kept)
         checkpoints.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={saved * 7 // 4 // 4096 * 4096}", "garonne",
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={saved * 11 // 4 // 4096 * 4096}", "garonne",
                                   str(checkpoints)], capture_output=True).returncode == 0
         shutil.copytree(kept, checkpoints, dirs_exist_ok=True)
         try:
             for ranks in (0, 2) if mounted else (0,):
                 limit = "true" if mounted else f"trap '' XFSZ; ulimit -f {saved // 2048}"
-                done = self.train(directory, "--train.steps", 4, "--grid.data", max(1, ranks), ranks=ranks, check=5,
-                                  before=limit)
+                done = self.train(directory, "--train.steps", 4, "--checkpoint.every", 1, "--grid.data", max(1, ranks),
+                                  ranks=ranks, check=5, before=limit)
                 self.assertIn("cannot be written", done.stderr)
                 self.assertEqual(before, self.tensor_files(directory, 2))
-                self.assertEqual([p.name for p in checkpoints.iterdir()], ["step-2"])
+                self.assertEqual(sorted(p.name for p in checkpoints.iterdir()), ["step-2", "step-3"] if mounted else ["step-2"])
+                if mounted:
+                    # Beside two of them none has room, which is found before a step is taken.
+                    refused = self.train(directory, "--train.steps", 4, "--grid.data", max(1, ranks), ranks=ranks, check=5)
+                    self.assertRegex(refused.stderr, r"checkpoints: has .* free, and a checkpoint takes .* beside those")
+                    self.assertNotRegex(refused.stdout, r"(?m)^ *step ")
+                    shutil.rmtree(checkpoints / "step-3")
         finally:
             if mounted:
                 subprocess.run(["umount", str(checkpoints)], check=True)

@@ -166,9 +166,9 @@ Saving saving_of(const GridPlan& plan, std::int64_t budget_bytes) {
 Saving agree_on_saving(const Setup& setup, const Choice& choice, const plan::Program& program,
                        std::int64_t budget_bytes, dist::Session& session) {
   Saving saving;
+  std::int64_t copy = 0;
   session.agree([&] {
-    const std::int64_t copy =
-        bytes_of_copy(setup.model.graph, setup.step, program.buckets, program.coordinates);
+    copy = bytes_of_copy(setup.model.graph, setup.step, program.buckets, program.coordinates);
     std::int64_t room = room_beside(setup, choice, budget_bytes);
     if (is_on_host(setup) && !setup.below.tiers.contains(Tier::Host)) {
       room = available_memory(MemorySources::of_this_process(), session.ranks_on_node()).bytes;
@@ -182,6 +182,7 @@ Saving agree_on_saving(const Setup& setup, const Choice& choice, const plan::Pro
       session.all_reduce_max(std::vector{saving.missing_bytes, saving.largest_copy_bytes});
   saving.missing_bytes = all[0];
   saving.largest_copy_bytes = all[1];
+  saving.checkpoint_bytes = session.all_reduce_sum(std::vector{copy})[0];
   saving.asynchronous = saves_beside_training(setup.config) && saving.missing_bytes == 0;
   return saving;
 }

@@ -44,6 +44,8 @@ struct Saving {
   std::int64_t missing_bytes = 0;
   // The copy is in the host's memory and not in that of the device, which the budget is about.
   bool on_host = false;
+  // What all ranks write of one checkpoint; 0 where it was not asked for.
+  std::int64_t checkpoint_bytes = 0;
 
   // Of this rank, where there is a copy.
   std::int64_t bytes_in_budget() const { return asynchronous && !on_host ? copy_bytes : 0; }
