@@ -85,7 +85,10 @@ say_what_runs() {
   echo "== $(counted "$ranks" rank) of $(counted "$threads" thread): $garonne train $run_file ${options[*]}"
   # Only names that matter to the run, so that nothing private comes into the log.
   env | grep -E '^(SLURM_(JOB|ARRAY|NTASKS|NNODES|CPUS)|SRUN_|OMP_|OMPI_MCA_|UCX_|FI_|NCCL_|GARONNE_|CUDA_VISIBLE)' | sort || true
-  command -v "$launcher"
+  command -v "$launcher" || {
+    echo "$launcher is not found: have this script load the module that the site has it in" >&2
+    exit 2
+  }
   "${program[@]}" --version
 }
 
@@ -116,7 +119,6 @@ launch() {
         command=(mpirun -n "$ranks" --map-by "slot:PE=$threads" --bind-to core)
       fi
       ;;
-    *) echo "launcher is srun or mpirun, not $launcher" >&2; exit 2 ;;
   esac
   "${command[@]}" "${program[@]}" train "$run_file" --run.threads "$threads" "${options[@]}" &
   launched=$!
@@ -163,6 +165,10 @@ fi
 
 if [ -n "${suffix:-}" ]; then options+=(--run.directory "$(run_directory)-$suffix"); fi
 
+case $launcher in
+  srun | mpirun) ;;
+  *) echo "launcher is srun or mpirun, not $launcher" >&2; exit 2 ;;
+esac
 set_environment
 say_what_runs
 stopped_before=$(mark_of_stop)
