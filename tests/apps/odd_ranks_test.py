@@ -42,9 +42,10 @@ class OddRanksTest(ProgramTest):
                                     "-n", 1, "env", f"CORE={cores[1]}", f"LOOPS={loops}", "bash", crowded, *command], timeout=200)
             print(loops, *(line for line in output.splitlines() if "warning" in line), flush=True)
             self.assertNotIn("rank 0 on", output)
-            if " computes " in output:
+            if "warning: rank 1 on " in output:
                 break
-        self.assertRegex(output, r"warning: rank 1 on \S+ computes \d+\.\d times as long as the median of the others, three times in a row")
+        # A processor that is fast may be through with the first of the two before others have their turn.
+        self.assertRegex(output, r"warning: rank 1 on \S+ (computes|moves memory) \d+\.\d times as long as the median of the others, three times in a row")
 
     def test_more_threads_than_cores_are_said_at_the_start(self):
         core = min(os.sched_getaffinity(0))
