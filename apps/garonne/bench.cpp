@@ -40,6 +40,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::Option* path = command->get_option("config")->required(false);
   add_bench_budgets(*command, chosen);
   add_bench_offload(*command, chosen);
+  add_bench_device(*command, chosen);
   add_bench_links(*command, chosen);
   add_bench_solvers(*command, chosen);
   add_bench_transforms(*command, chosen);

@@ -57,6 +57,7 @@ void add_data_statistics(CLI::App& data, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
 void add_bench_offload(CLI::App& bench, Chosen& chosen);
+void add_bench_device(CLI::App& bench, Chosen& chosen);
 void add_bench_links(CLI::App& bench, Chosen& chosen);
 void add_bench_solvers(CLI::App& bench, Chosen& chosen);
 void add_bench_transforms(CLI::App& bench, Chosen& chosen);

@@ -64,6 +64,7 @@ const std::map<std::string, Lines>& examples() {
       {"bench budgets", {"garonne bench budgets run.toml --shares 70,50"}},
       {"bench offload",
        {"garonne bench offload run.toml --run.device emulated --memory.host_budget 1GiB"}},
+      {"bench device", {"garonne bench device --output cluster.toml"}},
       {"bench links", {"mpirun -n 2 garonne bench links --output cluster.toml"}},
       {"bench solvers", {"garonne bench solvers"}},
       {"bench transforms",

@@ -23,10 +23,13 @@ class Bench {
     // Given back before it is complete, work would be left without its memory.
     if (begun_ != nullptr) (void)runtime_.destroy_event(begun_);
     if (ended_ != nullptr) (void)runtime_.destroy_event(ended_);
-    if (stream_ != nullptr) (void)runtime_.destroy_stream(stream_);
+    if (forked_ != nullptr) (void)runtime_.destroy_event(forked_);
+    for (const CudaStream stream : {stream_, other_})
+      if (stream != nullptr) (void)runtime_.destroy_stream(stream);
     for (void* const memory : {from_, to_})
       if (memory != nullptr) (void)runtime_.free(memory);
-    if (pinned_ != nullptr) (void)runtime_.free_pinned(pinned_);
+    for (void* const memory : {pinned_, pinned_too_})
+      if (memory != nullptr) (void)runtime_.free_pinned(memory);
     // What was refused here is nobody else's failure.
     (void)runtime_.last_error();
   }
@@ -42,8 +45,11 @@ class Bench {
            good(runtime_.allocate(from_, bytes_within)) &&
            good(runtime_.allocate(to_, bytes_within)) &&
            good(runtime_.allocate_pinned(pinned_, bytes_across)) &&
+           good(runtime_.allocate_pinned(pinned_too_, bytes_across)) &&
            good(runtime_.priorities(lowest, highest)) &&
            good(runtime_.create_stream(stream_, lowest)) &&
+           good(runtime_.create_stream(other_, lowest)) &&
+           good(runtime_.create_event(forked_, false)) &&
            good(runtime_.create_event(begun_, true)) && good(runtime_.create_event(ended_, true)) &&
            good(runtime_.fill(from_, 0, bytes_within, stream_));
   }
@@ -58,6 +64,18 @@ class Bench {
   std::optional<double> out() {
     return seconds_of(pinned_, from_, bytes_across, CudaCopy::DeviceToHost);
   }
+  std::optional<double> both() {
+    bool put =
+        good(runtime_.record_event(begun_, stream_)) && good(runtime_.wait_event(other_, begun_));
+    for (int i = 0; i < copies && put; ++i) {
+      put = good(runtime_.copy(to_, pinned_, bytes_across, CudaCopy::HostToDevice, stream_)) &&
+            good(runtime_.copy(pinned_too_, from_, bytes_across, CudaCopy::DeviceToHost, other_));
+    }
+    return put && good(runtime_.record_event(forked_, other_)) &&
+                   good(runtime_.wait_event(stream_, forked_))
+               ? seconds_to_here()
+               : std::nullopt;
+  }
 
  private:
   static bool good(CudaStatus status) { return status == CudaStatus::Success; }
@@ -69,9 +87,14 @@ class Bench {
                good(runtime_.record_event(begun_, stream_));
     for (int i = 0; i < copies && put; ++i)
       put = good(runtime_.copy(to, from, bytes, direction, stream_));
-    put = put && good(runtime_.record_event(ended_, stream_));
+    return put ? seconds_to_here() : std::nullopt;
+  }
+
+  // Since `begun_`.
+  std::optional<double> seconds_to_here() {
     float milliseconds = 0;
-    if (!put || !is_over() || !good(runtime_.elapsed(milliseconds, begun_, ended_)))
+    if (!good(runtime_.record_event(ended_, stream_)) || !is_over() ||
+        !good(runtime_.elapsed(milliseconds, begun_, ended_)))
       return std::nullopt;
     return 1e-3 * static_cast<double>(milliseconds);
   }
@@ -90,7 +113,10 @@ class Bench {
   void* from_ = nullptr;
   void* to_ = nullptr;
   void* pinned_ = nullptr;
+  void* pinned_too_ = nullptr;
   CudaStream stream_ = nullptr;
+  CudaStream other_ = nullptr;
+  CudaEvent forked_ = nullptr;
   CudaEvent begun_ = nullptr;
   CudaEvent ended_ = nullptr;
 };
@@ -104,8 +130,9 @@ std::optional<GpuSpeed> gpu_speed(CudaRuntime& runtime, int ordinal) {
   const std::optional<double> within = bench.within();
   const std::optional<double> in = within ? bench.in() : std::nullopt;
   const std::optional<double> out = in ? bench.out() : std::nullopt;
-  if (!out) return std::nullopt;
-  return GpuSpeed{*within, *in, *out};
+  const std::optional<double> both = out ? bench.both() : std::nullopt;
+  if (!both) return std::nullopt;
+  return GpuSpeed{*within, *in, *out, *both, static_cast<double>(copies * bytes_across)};
 }
 
 }  // namespace garonne::device

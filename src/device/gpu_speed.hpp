@@ -13,9 +13,11 @@ struct GpuSpeed {
   double within_seconds = 0;  // from its memory to its memory
   double in_seconds = 0;      // from pinned memory of the host
   double out_seconds = 0;     // to it
+  double both_seconds = 0;    // both of these at once
+  double bytes = 0;           // of each of the last three
 };
 
-// Of a device by its number among the visible ones: takes 256 MiB of it and 16 MiB of pinned memory
+// Of a device by its number among the visible ones: takes 256 MiB of it and 32 MiB of pinned memory
 // for some milliseconds of copies. Nothing where these are not free, or a call fails: what is wrong
 // then is said by who needs the device.
 std::optional<GpuSpeed> gpu_speed(CudaRuntime& runtime, int ordinal);

@@ -17,6 +17,8 @@ TEST(GpuSpeedTest, HasSecondsOfAllCopiesAndLeavesNothing) {
   EXPECT_GT(speed->within_seconds, 0);
   EXPECT_GT(speed->in_seconds, 0);
   EXPECT_GT(speed->out_seconds, 0);
+  EXPECT_GT(speed->both_seconds, 0);
+  EXPECT_EQ(speed->bytes, 8.0 * (1 << 24));
   EXPECT_EQ(runtime.live(), FakeCudaCounts());
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "train/bench/communication_cost.hpp"
 #include "train/bench/device_rates.hpp"
+#include "train/bench/link_curve.hpp"
 #include "train/setup/cluster.hpp"
 
 namespace garonne::train {
@@ -38,6 +39,7 @@ std::optional<MeasuredLink> measure(dist::Session& session, dist::CommunicationT
   link.all_reduces = dist::fit_link(
       {link.series.begin() + static_cast<std::ptrdiff_t>(pairs.size()), link.series.end()});
   link.together = dist::fit_link(link.series);
+  link.curve = link_curve(link.series, link.together);
   return link;
 }
 
@@ -72,12 +74,18 @@ std::string link_text(const char* title, const MeasuredLink& link) {
                           100 * (fitted / sample.median_seconds - 1));
     }
   }
-  return text + fit_text("messages", link.messages) + fit_text("all-reduces", link.all_reduces) +
-         fit_text("together", link.together);
+  text += fit_text("messages", link.messages) + fit_text("all-reduces", link.all_reduces) +
+          fit_text("together", link.together);
+  if (link.curve.empty()) return text;
+  return text + fmt::format(
+                    "  {:<12} {} points of the rate by size, in the place of one rate   samples "
+                    "off by {:.0f} % (median)\n",
+                    "curve", link.curve.points.size(),
+                    100 * curve_error(link.curve, link.series, link.together.latency_seconds));
 }
 
 plan::Link link_of(const MeasuredLink& link) {
-  return {link.together.latency_seconds, link.together.bytes_per_second};
+  return {link.together.latency_seconds, link.together.bytes_per_second, link.curve};
 }
 
 }  // namespace
@@ -121,7 +129,8 @@ LinkBenchmark run_link_benchmark(const LinkBenchmarkOptions& options, dist::Sess
                                 all_reduces, options.largest_bytes));
   }
 
-  const DeviceRates rates = measure_device_rates(session);
+  RunDevice processor;
+  const DeviceRates rates = measure_device_rates(session, processor);
   plan::Cluster& cluster = result.cluster;
   std::map<std::string, int> ranks_on;
   for (const auto& host : host_of_rank)

@@ -25,7 +25,9 @@ struct MeasuredLink {
   std::vector<dist::LinkSeries> series;
   dist::LinkFit messages;
   dist::LinkFit all_reduces;
-  dist::LinkFit together;  // what goes into the cluster
+  // What goes into the cluster: the curve in the place of the rate, where it has points.
+  dist::LinkFit together;
+  plan::RateCurve curve;
 };
 
 struct LinkBenchmark {
