@@ -92,7 +92,8 @@ KeySpec real_key(const std::string& name, Access access, double least, double be
             if (!std::isfinite(number) || number < least || number >= below) {
               throw ConfigError(name, text, "must be " + range);
             }
-            access(config) = number;
+            // Of -0, which TOML would have as the integer 0 when it is read again.
+            access(config) = number + 0.0;
           }};
 }
 

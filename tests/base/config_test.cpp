@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -137,6 +138,14 @@ TEST(Config, ControlCharactersInTextComeBack) {
   RunConfig again;
   ASSERT_NO_THROW(again = parse(toml, "run.toml", {})) << toml;
   EXPECT_EQ(again.data.path, config.data.path);
+}
+
+// TOML has no integer -0.
+TEST(Config, ANegativeZeroIsAZero) {
+  const RunConfig config = parse("[optimizer]\nminimum_learning_rate = -0.0\n", "run.toml", {});
+  EXPECT_FALSE(std::signbit(config.optimizer.minimum_learning_rate));
+  const std::string toml = config_to_toml(config);
+  EXPECT_EQ(config_to_toml(parse(toml, "run.toml", {})), toml);
 }
 
 TEST(Config, KeysAreDeclaredOnceAndDescribed) {
