@@ -3,10 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.hpp"
 #include "base/json_output.hpp"
 #include "base/key_limits.hpp"
-#include "base/output_file.hpp"
+#include "cluster_output.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "train/bench/device_benchmark.hpp"
@@ -52,19 +51,10 @@ void add_bench_device(CLI::App& bench, Chosen& chosen) {
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
-      session.agree([&] {
-        if (session.rank() != 0 || output->empty()) return;
-        expect_output("--output", *output,
-                      text_output("a cluster file that `garonne bench device` measured",
-                                  "measured by `garonne bench device`"),
-                      {options->links});
-      });
+      expect_cluster_output(session, *output, "bench device", {options->links});
       options->threads = train::threads_of_rank(*config, session.ranks_on_node());
       const plan::Cluster cluster = train::run_device_benchmark(*options, *config, session);
-      session.agree([&] {
-        if (session.rank() == 0 && !output->empty())
-          write_file_durably(*output, plan::to_toml(cluster));
-      });
+      write_cluster(session, *output, cluster);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
         const nlohmann::ordered_json result = {{"cluster", plan::to_toml(cluster)}};

@@ -4,10 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
-#include "base/file.hpp"
 #include "base/json_output.hpp"
 #include "base/key_limits.hpp"
-#include "base/output_file.hpp"
+#include "cluster_output.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "train/bench/link_benchmark.hpp"
@@ -71,20 +70,12 @@ void add_bench_links(CLI::App& bench, Chosen& chosen) {
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
-      session.agree([&] {
-        if (session.rank() != 0 || output->empty()) return;
-        expect_output("--output", *output,
-                      text_output("a cluster file that `garonne bench links` measured",
-                                  "measured by `garonne bench links`"));
-      });
+      expect_cluster_output(session, *output, "bench links");
       RunConfig config;
       config.run.threads = *threads;
       options->threads = train::threads_of_rank(config, session.ranks_on_node());
       const train::LinkBenchmark benchmark = train::run_link_benchmark(*options, session);
-      session.agree([&] {
-        if (session.rank() == 0 && !output->empty())
-          write_file_durably(*output, plan::to_toml(benchmark.cluster));
-      });
+      write_cluster(session, *output, benchmark.cluster);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
         const nlohmann::ordered_json result = {{"one_host", link_json(benchmark.one_host)},
