@@ -1,12 +1,12 @@
 #include "plan/offload/mover.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/bytes.hpp"
 #include "plan/offload/gradient_offload.hpp"
 #include "plan/offload/host_update.hpp"
+#include "plan/offload/moved_parts.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/offload/offload_search.hpp"
 #include "plan/offload/paged_update.hpp"
@@ -17,35 +17,10 @@
 namespace garonne::plan {
 namespace {
 
-std::int64_t bytes_of(const Program& program, const std::vector<int>& buffers) {
-  std::int64_t bytes = 0;
-  for (const int id : buffers) bytes += program.buffers[static_cast<std::size_t>(id)].bytes;
-  return bytes;
-}
-
-std::vector<StateGroup> first_of(const std::vector<StateGroup>& groups, std::size_t count) {
-  return {groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(count)};
-}
-
-std::vector<int> buffers_of(const std::vector<StateGroup>& groups) {
-  std::vector<int> buffers;
-  for (const StateGroup& group : groups)
-    buffers.insert(buffers.end(), group.buffers.begin(), group.buffers.end());
-  return buffers;
-}
-
 std::vector<std::int64_t> share_of(std::vector<std::int64_t> all, double share) {
   for (std::int64_t& bytes : all)
     bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * share);
   return all;
-}
-
-template <class Units>
-std::vector<int> buffers_of(const Units& units, std::size_t count) {
-  std::vector<int> buffers;
-  for (std::size_t k = 0; k < count; ++k)
-    buffers.insert(buffers.end(), units[k].buffers.begin(), units[k].buffers.end());
-  return buffers;
 }
 
 }  // namespace
@@ -69,11 +44,12 @@ bool fits_tiers(const std::map<Tier, LowerTier>& tiers, const Prediction& predic
 }
 
 Mover::Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
-             const Program* forward)
+             const Program* forward, const std::map<Tier, LowerTier>* limits)
     : program_(program),
       below_(below),
       budget_bytes_(budget_bytes),
       forward_(forward),
+      limits_(limits),
       all_groups_(movable_states(program, below)),
       state_tier_(tier_of_states(all_groups_)),
       groups_(those_with_room(all_groups_)) {
@@ -112,8 +88,9 @@ std::vector<Mover::Unit> Mover::units_of(bool gradients_first) const {
   std::vector<Unit> units;
   for (const StateGroup& group : all_groups_) units.push_back({group.buffers, "states"});
   const auto add_gradients = [&] {
-    if (below_.gradients)
-      units.push_back({movable_gradients(program_, below_.least_state_bytes), "gradients"});
+    if (!below_.gradients) return;
+    for (const int id : movable_gradients(program_, below_.least_state_bytes))
+      units.push_back({{id}, "gradients"});
   };
   if (gradients_first) add_gradients();
   if (below_.weights) {
@@ -163,53 +140,26 @@ std::vector<int> Mover::pages_of(const Choice& choice) const {
   return pages;
 }
 
-bool Mover::can() const {
-  if (!groups_.empty() && with_states(program_, groups_.size())) return true;
-  if (with_states_on_both()) return true;
-  if (below_.activations && checked(with_activations(program_, budget_bytes_, {}, {}))) return true;
-  if (with_states_too(groups_.size()) || with_states_too(groups_.size() / 2)) return true;
-  if (!is_paged()) return false;
-  const std::vector<Unit> units = units_of(true);
-  for (const bool on_host : {false, true}) {
-    if (on_host && !can_update_pages()) continue;
-    if (with_units({units, units.size(), -1, on_host}) ||
-        with_units({units, units.size(), 1, on_host}))
-      return true;
-  }
-  return false;
-}
-
 std::vector<MovedProgram> Mover::run() const {
   std::vector<MovedProgram> all;
-  if (below_.activations) add(with_activations(program_, budget_bytes_, {}, {}), " + offload", all);
-  if (!groups_.empty()) {
-    add_fewest_states(all);
-    add(with_states_on_both(), " + states", all);
-    for (const std::size_t count : {groups_.size(), groups_.size() / 2})
-      add(with_states_too(count), " + offload + states", all);
-  }
-  if (!is_paged()) return all;
-  const std::vector<Unit> units = units_of(true);
-  const std::vector<Unit> weights_first = units_of(false);
-  for (const bool on_host : {false, true}) {
-    if (on_host && !can_update_pages()) continue;
-    for (const double share : {-1.0, 0.5, 1.0}) {
-      if (share < 0 || below_.activations) add_fewest({units, units.size(), share, on_host}, all);
-    }
-    if (below_.gradients && below_.weights)
-      add_fewest({weights_first, weights_first.size(), -1, on_host}, all);
-  }
+  in_all_ways([&](MovedProgram moved) {
+    all.push_back(std::move(moved));
+    return false;
+  });
   return all;
 }
 
 std::vector<MovedProgram> Mover::with_all_updates_on_host() const {
   std::vector<MovedProgram> all;
-  if (all_groups_.empty()) add(program_, "", all);
+  if (all_groups_.empty()) add(program_, all);
   const bool has_room =
       state_tier_ == Tier::Host && groups_.size() == for_host(program_, all_groups_).size();
-  if (!groups_.empty() && has_room) add(with_states(program_, groups_.size()), "", all);
+  for (const GradientCopies when : gradient_copies) {
+    if (groups_.empty() || !has_room || !all.empty()) break;
+    add(with_states(program_, groups_, when), all);
+  }
   const std::vector<Unit> units = units_of(true);
-  if (can_update_pages()) add(with_units({units, units.size(), -1, true}), "", all);
+  if (can_update_pages()) add(with_units({units, units.size(), -1, true}), all);
   return all;
 }
 
@@ -219,7 +169,7 @@ std::vector<MovedProgram> Mover::with_everything_below() const {
   for (const bool on_host : {false, true}) {
     if (on_host && !can_update_pages()) continue;
     for (const double share : {-1.0, 0.5, 1.0})
-      add(with_units({units, units.size(), share, on_host}), "", all);
+      add(with_units({units, units.size(), share, on_host}), all);
   }
   return all;
 }
@@ -240,19 +190,28 @@ std::vector<MovedProgram> Mover::with_idle_below(const std::vector<IdleTime>& id
     if (!offloads) continue;
     Program lean = offloads->empty() ? program_ : with_offloads(program_, *offloads, links_);
     if (share == 0) {
-      add(std::move(lean), "", all);
+      add(std::move(lean), all);
     } else {
-      add(with_paging(std::move(lean), weights, tier, links_.at(tier), budget_bytes_), "", all);
+      add(with_paging(std::move(lean), weights, tier, links_.at(tier), budget_bytes_), all);
     }
   }
   return all;
 }
 
-void Mover::add(std::optional<Program> program, const std::string& how,
-                std::vector<MovedProgram>& all) const {
-  if (!program || !fits_below(*program)) return;
+bool Mover::use_it(std::optional<Program> program, const std::string& how,
+                   const UseMoved& use) const {
+  if (!program) return false;
+  Prediction prediction = replay(*program);
+  if (!fits_tiers(below_.tiers, prediction)) return false;
   const std::optional<std::int64_t> reserved = reserved_by(*program);
-  if (reserved) all.push_back({std::move(*program), how, *reserved});
+  return reserved && use({std::move(*program), how, *reserved, std::move(prediction)});
+}
+
+void Mover::add(std::optional<Program> program, std::vector<MovedProgram>& all) const {
+  use_it(std::move(program), "", [&](MovedProgram moved) {
+    all.push_back(std::move(moved));
+    return false;
+  });
 }
 
 // Nothing where it does not fit with it.
@@ -302,25 +261,28 @@ std::optional<Program> Mover::with_activations(const Program& program, std::int6
   return with_offloads(program, *offloads, links_);
 }
 
-std::optional<Program> Mover::with_states(const Program& program, std::size_t count) const {
+std::optional<Program> Mover::with_states(const Program& program,
+                                          const std::vector<StateGroup>& wanted,
+                                          GradientCopies when) const {
   // Others than in program_ may be in their places.
   std::vector<StateGroup> all = state_groups(program, below_.least_state_bytes);
   if (state_tier_ == Tier::Host) all = for_host(program, std::move(all));
-  const std::vector<StateGroup> groups = first_of(std::move(all), count);
+  std::erase_if(all, [&](const StateGroup& group) {
+    return std::none_of(wanted.begin(), wanted.end(), [&](const StateGroup& one) {
+      return one.buffers.front() == group.buffers.front();
+    });
+  });
   const TierLinks& links = links_.at(state_tier_);
   if (state_tier_ != Tier::Host)
-    return checked(with_states_below(program, groups, state_tier_, links, budget_bytes_));
+    return checked(with_states_below(program, all, state_tier_, links, budget_bytes_));
   const double rate = below_.tiers.at(Tier::Host).update_bytes_per_second;
-  for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
-    Program moved = with_updates_on_host(program, groups, links, rate, when);
-    if (moved.peak_bytes > budget_bytes_) continue;
-    if (auto fits = checked(std::move(moved))) return fits;
-  }
-  return std::nullopt;
+  Program moved = with_updates_on_host(program, all, links, rate, when);
+  if (moved.peak_bytes > budget_bytes_) return std::nullopt;
+  return checked(std::move(moved));
 }
 
 // As many as the host has room for, where they are updated, the rest on the tier below it.
-std::optional<Program> Mover::with_states_on_both() const {
+std::optional<Program> Mover::with_states_on_both(GradientCopies when) const {
   const auto host = below_.tiers.find(Tier::Host);
   if (host == below_.tiers.end() || state_tier_ == Tier::Host) return std::nullopt;
   std::vector<StateGroup> groups = for_host(program_, all_groups_);
@@ -328,39 +290,10 @@ std::optional<Program> Mover::with_states_on_both() const {
     groups.pop_back();
   if (groups.empty()) return std::nullopt;
   const double rate = host->second.update_bytes_per_second;
-  for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
-    Program moved = with_updates_on_host(program_, groups, links_.at(Tier::Host), rate, when);
-    const std::vector<StateGroup> rest = state_groups(moved, below_.least_state_bytes);
-    if (auto fits = checked(with_states_below(std::move(moved), rest, state_tier_,
-                                              links_.at(state_tier_), budget_bytes_)))
-      return fits;
-  }
-  return std::nullopt;
-}
-
-// The first to be updated, whose way back others hide.
-void Mover::add_fewest_states(std::vector<MovedProgram>& all) const {
-  std::size_t too_few = 0;
-  std::size_t enough = groups_.size();
-  std::optional<Program> best = with_states(program_, enough);
-  if (!best) return;
-  while (enough - too_few > 1) {
-    const std::size_t middle = too_few + (enough - too_few) / 2;
-    std::optional<Program> fewer = with_states(program_, middle);
-    (fewer ? enough : too_few) = middle;
-    if (fewer) best = std::move(fewer);
-  }
-  add(std::move(best), " + states", all);
-}
-
-// Beside `count` groups of states.
-std::optional<Program> Mover::with_states_too(std::size_t count) const {
-  if (count == 0 || !below_.activations) return std::nullopt;
-  const std::vector<StateGroup> groups = first_of(groups_, count);
-  const std::optional<Program> program =
-      with_activations(program_, budget_bytes_ + bytes_of(program_, buffers_of(groups)),
-                       {{state_tier_, bytes_of_states(state_tier_, groups)}}, {});
-  return program ? with_states(*program, count) : std::nullopt;
+  Program moved = with_updates_on_host(program_, groups, links_.at(Tier::Host), rate, when);
+  const std::vector<StateGroup> rest = state_groups(moved, below_.least_state_bytes);
+  return checked(with_states_below(std::move(moved), rest, state_tier_, links_.at(state_tier_),
+                                   budget_bytes_));
 }
 
 bool Mover::can_update_pages() const {
@@ -403,30 +336,6 @@ std::optional<Program> Mover::with_pages(const Program& program, const Choice& c
       links, below_.tiers.at(tier).update_bytes_per_second, budget_bytes_);
   if (moved && moved->peak_bytes > budget_bytes_) return std::nullopt;
   return moved;
-}
-
-// The first of the units that are enough.
-void Mover::add_fewest(const Choice& choice, std::vector<MovedProgram>& all) const {
-  std::size_t too_few = all_groups_.size();  // these alone are another way
-  std::size_t enough = choice.units.size();
-  if (enough <= too_few) return;
-  std::optional<Program> best = with_units(choice);
-  if (!best) return;
-  // Each takes as long as a plan: to a sixteenth, and not at all where others are the point.
-  const std::size_t least_step = choice.share < 0 ? 1 + (enough - too_few) / 16 : enough;
-  while (enough - too_few > least_step) {
-    const std::size_t middle = too_few + (enough - too_few) / 2;
-    std::optional<Program> fewer =
-        with_units({choice.units, middle, choice.share, choice.updates_on_host});
-    (fewer ? enough : too_few) = middle;
-    if (fewer) best = std::move(fewer);
-  }
-  std::string how = choice.share < 0 ? "" : " + offload";
-  std::set<std::string> named;
-  for (std::size_t k = 0; k < enough; ++k) {
-    if (named.insert(choice.units[k].kind).second) how += std::string(" + ") + choice.units[k].kind;
-  }
-  add(std::move(best), how, all);
 }
 
 }  // namespace garonne::plan

@@ -4,15 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "plan/offload/host_update.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "plan/offload/tier_planner.hpp"
 #include "plan/program/program.hpp"
+#include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 
@@ -31,21 +34,30 @@ struct MovedProgram {
   std::string how;  // for the name
   // What the other Program of the rank needs that has its state where this one has it.
   std::int64_t reserved_bytes = 0;
+  Prediction prediction;
 };
+
+// Of what is moved in one way; true: no further one is wanted.
+using UseMoved = std::function<bool(MovedProgram)>;
 
 class Mover {
  public:
-  // `forward`: what else the rank runs with the state where the Program has it; null: nothing. All
-  // outlive the mover.
+  // `forward`: what else the rank runs with the state where the Program has it; null: nothing.
+  // `limits`: of what tiers have room for, where `below` has more: ways that are seen to need more
+  // may be left out; null: none are. All outlive the mover.
   Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
-        const Program* forward);
+        const Program* forward, const std::map<Tier, LowerTier>* limits = nullptr);
 
   // What the device holds at least when all that may move and is idle is away.
   std::int64_t least_bytes() const;
-  // Whether there is a way at all.
-  bool can() const;
-  // None where nothing has to move, or where that is not enough.
+  // All ways that are worth a comparison where tiers have room for all that moves; none where
+  // nothing has to move, or where that is not enough. Whether a use wanted no further one.
+  bool in_all_ways(const UseMoved& use) const;
+  // The same as a list.
   std::vector<MovedProgram> run() const;
+  // Those of which a tier's room decides how much of what is where, and half of it is for what
+  // lasts and gradients. Returns as above.
+  bool in_part(const UseMoved& use) const;
 
   // What policies do (plan/offload/offload_policy.hpp), whether it has to be or not; none where a
   // tier or the budget has no room for it.
@@ -77,10 +89,21 @@ class Mover {
     bool updates_on_host = false;
   };
 
-  void add(std::optional<Program> program, const std::string& how,
-           std::vector<MovedProgram>& all) const;
-  void add_fewest_states(std::vector<MovedProgram>& all) const;
-  void add_fewest(const Choice& choice, std::vector<MovedProgram>& all) const;
+  bool use_it(std::optional<Program> program, const std::string& how, const UseMoved& use) const;
+  bool use_fewest_states(const UseMoved& use) const;
+  bool use_fewest(const Choice& choice, const UseMoved& use) const;
+  static std::string how_of(const Choice& choice);
+  bool use_units(const Choice& choice, const UseMoved& use) const;
+  bool use_states_on_both(const UseMoved& use) const;
+  bool use_states_too(std::size_t count, const UseMoved& use) const;
+  void add(std::optional<Program> program, std::vector<MovedProgram>& all) const;
+  std::vector<std::int64_t> over_with(const Choice& choice) const;
+  // Of the units of a choice the fewest that leave no more than the budget, by bytes alone; their
+  // count and one where all are too few.
+  std::size_t fewest_units(Choice choice, std::size_t at_least) const;
+  std::vector<Unit> needed_units(const Choice& choice) const;
+  bool has_no_room(Tier tier, const std::vector<int>& buffers) const;
+  Tier tier_in_part() const;
   Tier lowest() const { return below_.tiers.rbegin()->first; }
   Tier tier_of_states(const std::vector<StateGroup>& all) const;
   std::vector<StateGroup> those_with_room(std::vector<StateGroup> all) const;
@@ -102,9 +125,9 @@ class Mover {
   std::optional<Program> with_activations(const Program& program, std::int64_t budget_bytes,
                                           const std::map<Tier, std::int64_t>& taken,
                                           std::vector<std::int64_t> more_bytes) const;
-  std::optional<Program> with_states(const Program& program, std::size_t count) const;
-  std::optional<Program> with_states_too(std::size_t count) const;
-  std::optional<Program> with_states_on_both() const;
+  std::optional<Program> with_states(const Program& program, const std::vector<StateGroup>& wanted,
+                                     GradientCopies when) const;
+  std::optional<Program> with_states_on_both(GradientCopies when) const;
   std::optional<Program> with_units(const Choice& choice) const;
   std::optional<Program> with_pages(const Program& program, const Choice& choice, Tier tier) const;
 
@@ -112,6 +135,7 @@ class Mover {
   const LowerTiers& below_;
   const std::int64_t budget_bytes_;
   const Program* forward_;
+  const std::map<Tier, LowerTier>* limits_;
   const std::vector<StateGroup> all_groups_;
   const Tier state_tier_;                 // of those that are moved by themselves
   const std::vector<StateGroup> groups_;  // those of them for which it has room

@@ -17,41 +17,34 @@
 #include "plan/offload/mover.hpp"
 #include "plan/offload/offload_policy.hpp"
 #include "plan/offload/policy_planner.hpp"
+#include "plan/offload/tier_moves.hpp"
 #include "plan/offload/tier_selection.hpp"
 
 namespace garonne::plan {
 namespace {
 
-// Budgets between the given one and keep-all's whose plans are tried: what is made again and what
-// is moved are mixed in so many ways.
-constexpr int mixtures = 6;
+// Budgets between the smallest without tiers and keep-all's whose plans are tried: what is made
+// again and what is moved are mixed in so many ways.
+constexpr int mixtures = 7;
 
-// With all that is idle away, or with as much as a small tier has room for.
+// With all that is idle away, or with as much as a small tier has room for. What is not below
+// `of_interest` need not be the least.
 std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const LowerTiers& below,
-                            const Program* forward) {
-  return least_that_fits(at_least, whole_bytes(program, forward), [&](std::int64_t bytes) {
-    return Mover(program, below, bytes, forward).can();
-  });
+                            const Program* forward, std::int64_t of_interest) {
+  const TierMoves moves(program, below, forward);
+  return least_that_fits(
+      at_least, whole_bytes(program, forward), [&](std::int64_t bytes) { return moves.can(bytes); },
+      of_interest);
 }
 
-// Of plans that are to be made smaller by what they move: between what is given and what keeps
-// everything, and so much that what lasts is enough.
-std::set<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t whole,
-                                      const std::set<std::int64_t>& lasting_bytes) {
+// Of plans that are to be made smaller by what they move. The same ones for all budgets, but that
+// those which are not above `budget` need no tier.
+std::vector<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t least,
+                                         std::int64_t whole) {
   std::set<std::int64_t> budgets;
-  for (int mixture = 1; mixture <= mixtures && whole > budget; ++mixture)
-    budgets.insert(budget + (whole - budget) * mixture / mixtures);
-  for (const std::int64_t bytes : lasting_bytes) {
-    if (bytes > 0 && whole > budget) budgets.insert(std::min(whole, budget + bytes));
-  }
-  return budgets;
-}
-
-std::set<std::int64_t> lasting_bytes(const Program& program, LowerTiers below) {
-  std::set<std::int64_t> bytes = {movable_bytes(program, below)};
-  below.weights = below.gradients = false;
-  bytes.insert(movable_bytes(program, below));
-  return bytes;
+  for (int mixture = 0; mixture <= mixtures && whole > least; ++mixture)
+    budgets.insert(least + (whole - least) * mixture / mixtures);
+  return {budgets.upper_bound(budget), budgets.end()};
 }
 
 // What larger budgets' plans make room for when they move, in the order of the budgets.
@@ -88,7 +81,8 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
   for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
     for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
       TierFloor floor{0, entry, shape};
-      floor.bytes = Mover(program_of(floor), below, 0, nullptr).least_bytes();
+      const Program program = program_of(floor);
+      floor.bytes = TierMoves(program, below, nullptr).least_bytes();
       all.push_back(floor);
     }
   }
@@ -96,7 +90,7 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
                    [](const TierFloor& a, const TierFloor& b) { return a.bytes < b.bytes; });
   for (TierFloor& floor : all) {
     if (floor.bytes >= best.bytes) break;
-    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, below, forward);
+    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, below, forward, best.bytes);
     if (floor.bytes < best.bytes) best = floor;
   }
   return best;
@@ -138,9 +132,7 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
   const StagePlan all = plan_stage(graph, step, most);
   const std::int64_t whole = all.prediction.peak_bytes;
-  const std::set<std::int64_t> budgets =
-      larger_budgets(budget, whole, lasting_bytes(all.program, wish.below));
-  add_larger(graph, step, wish, {budgets.begin(), budgets.end()}, selection);
+  add_larger(graph, step, wish, larger_budgets(budget, wish.stage.lean->bytes, whole), selection);
   const StagePlan leanest = lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
                                       wish.stage.lean->entries.at(wish.floor->entry));
   selection.consider(leanest);

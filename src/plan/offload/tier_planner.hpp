@@ -22,10 +22,9 @@ inline constexpr std::int64_t least_moved_state_bytes = std::int64_t{1} << 16;
 struct LowerTiers {
   std::map<Tier, LowerTier> tiers;
   bool activations = true;  // values and records
-  // Masters and states of the optimizer: where all of them fit on the host, to be updated there,
-  // else to the lowest tier.
+  // Masters and states of the optimizer, to the host, to be updated there, or to the lowest tier.
   bool states = true;
-  // To the lowest tier:
+  // To one of the tiers:
   bool gradients = true;  // between micro-batches, and until their update
   bool weights = true;    // what passes read of the parameters
   // Updates on the host may go on beside the next step, where that is faster.

@@ -4,6 +4,7 @@
 
 #include "plan/offload/bandwidth_bound.hpp"
 #include "plan/offload/rotated_updates.hpp"
+#include "plan/offload/tier_moves.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/program_within.hpp"
 
@@ -65,7 +66,7 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
 void TierSelection::consider(StagePlan without, std::int64_t budget_bytes) {
   set_tiers(wish_.below.tiers, without.program);
   const std::string name = without.program.name;
-  add(name, Mover(without.program, wish_.below, budget_bytes, wish_.forward).run());
+  add(name, TierMoves(without.program, wish_.below, wish_.forward).within(budget_bytes));
 }
 
 void TierSelection::add(const std::string& name, std::vector<MovedProgram> all) {
@@ -74,7 +75,7 @@ void TierSelection::add(const std::string& name, std::vector<MovedProgram> all) 
     plan.program = std::move(moved.program);
     plan.program.name = name + moved.how;
     plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
-    plan.prediction = replay(plan.program);
+    plan.prediction = std::move(moved.prediction);
     std::optional<StagePlan> rotated = rotation_of(plan.program);
     choose(std::move(plan), moved.reserved_bytes);
     if (rotated) choose(std::move(*rotated), moved.reserved_bytes);

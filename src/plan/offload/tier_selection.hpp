@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,12 +29,14 @@ std::int64_t whole_bytes(const Program& program, const Program* forward);
 // No plan of the wish takes less; 0 of ranks that wait for others, which is another matter.
 double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierRequest& wish);
 
-// The least with which it fits, where `enough` is, and less than `at_least` is not.
+// The least with which it fits, where `enough` is, and less than `at_least` is not. Something that
+// is no less than `of_interest` where that is not less.
 template <typename Fits>
-std::int64_t least_that_fits(std::int64_t at_least, std::int64_t enough, const Fits& fits) {
+std::int64_t least_that_fits(std::int64_t at_least, std::int64_t enough, const Fits& fits,
+                             std::int64_t of_interest = std::numeric_limits<std::int64_t>::max()) {
   if (fits(at_least)) return at_least;
   std::int64_t too_little = at_least;
-  while (enough - too_little > cpu_allocation_granularity) {
+  while (enough - too_little > cpu_allocation_granularity && too_little < of_interest) {
     const std::int64_t middle =
         too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
     (fits(middle) ? enough : too_little) = middle;
