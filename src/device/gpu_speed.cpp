@@ -8,8 +8,8 @@
 namespace garonne::device {
 namespace {
 
-constexpr std::size_t bytes_within = std::size_t{128} << 20;
-constexpr std::size_t bytes_across = std::size_t{16} << 20;
+constexpr std::size_t bytes_within = std::size_t{64} << 20;
+constexpr std::size_t bytes_across = std::size_t{8} << 20;
 constexpr int copies = 8;
 // A device that others hold for longer is not measured.
 constexpr double longest_seconds = 10;

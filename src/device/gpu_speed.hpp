@@ -17,7 +17,7 @@ struct GpuSpeed {
   double bytes = 0;           // of each of the last three
 };
 
-// Of a device by its number among the visible ones: takes 256 MiB of it and 32 MiB of pinned memory
+// Of a device by its number among the visible ones: takes 128 MiB of it and 16 MiB of pinned memory
 // for some milliseconds of copies. Nothing where these are not free, or a call fails: what is wrong
 // then is said by who needs the device.
 std::optional<GpuSpeed> gpu_speed(CudaRuntime& runtime, int ordinal);
