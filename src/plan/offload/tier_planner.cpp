@@ -64,6 +64,21 @@ void add_larger(const ModelGraph& graph, const StepShape& step, const TierReques
   for (TierSelection& one : found) selection.add(std::move(one));
 }
 
+// What all lean schedules move, not that of the smallest budget alone: which one that is depends on
+// the room below.
+void add_lean(const ModelGraph& graph, const StepShape& step, const TierRequest& wish,
+              TierSelection& selection) {
+  const std::vector<CommunicationShape> shapes = communication_shapes(step);
+  const std::vector<LeanPlans::Entry>& entries = wish.stage.lean->entries;
+  std::vector<TierSelection> found(shapes.size() * entries.size(), TierSelection(wish));
+  in_threads(static_cast<int>(found.size()), [&](int i) {
+    const std::size_t shape = as_index(i) / entries.size();
+    found[as_index(i)].consider(
+        lean_plan(graph, shapes[shape], entries[as_index(i) % entries.size()]));
+  });
+  for (TierSelection& one : found) selection.add(std::move(one));
+}
+
 }  // namespace
 
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
@@ -133,11 +148,13 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   const StagePlan all = plan_stage(graph, step, most);
   const std::int64_t whole = all.prediction.peak_bytes;
   add_larger(graph, step, wish, larger_budgets(budget, wish.stage.lean->bytes, whole), selection);
-  const StagePlan leanest = lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
-                                      wish.stage.lean->entries.at(wish.floor->entry));
-  selection.consider(leanest);
+  add_lean(graph, step, wish, selection);
   // What fits less fits, however the choices for more come out.
-  if (!selection.found()) selection.consider(leanest, wish.floor->bytes);
+  if (!selection.found()) {
+    selection.consider(lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
+                                 wish.stage.lean->entries.at(wish.floor->entry)),
+                       wish.floor->bytes);
+  }
   if (!selection.found()) std::rethrow_exception(refusal);
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = least;
