@@ -25,11 +25,13 @@ void expect_finite(const plan::Instruction& instruction, std::int64_t step,
     return;
   const bool finite_loss = std::isfinite(outputs.loss);
   if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
-  // These are sums over all ranks, so all of them see the same, and none has updated anything.
+  const double number = finite_loss ? outputs.gradient_norm : outputs.loss;
+  // These are sums over all ranks, so all of them see the same, and none has updated anything. What
+  // is no number has another sign on another processor.
   throw dist::AgreedError(ExitCode::Refused,
                           fmt::format("step {}: the {} is {}; nothing was updated", step,
                                       finite_loss ? "gradient norm" : "loss",
-                                      finite_loss ? outputs.gradient_norm : outputs.loss));
+                                      std::isnan(number) ? std::abs(number) : number));
 }
 
 Queue Executor::queue() const {
