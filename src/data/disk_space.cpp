@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/free_space.hpp"
 
 namespace garonne::data {
 
@@ -14,13 +15,10 @@ namespace fs = std::filesystem;
 void check_space(const std::string& output, std::int64_t needed) {
   const fs::path folder = fs::absolute(output).parent_path();
   if (!fs::is_directory(folder)) throw IoError(output, "its folder does not exist");
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available == static_cast<std::uintmax_t>(-1)) return;
-  if (space.available < static_cast<std::uintmax_t>(needed)) {
-    throw IoError(output,
-                  fmt::format("about {} are needed on its disk, {} are free", format_bytes(needed),
-                              format_bytes(static_cast<std::int64_t>(space.available))));
+  const std::optional<std::int64_t> free = free_bytes_in(folder);
+  if (free && *free < needed) {
+    throw IoError(output, fmt::format("about {} are needed on its disk, {} are free",
+                                      format_bytes(needed), format_bytes(*free)));
   }
 }
 

@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "device/cpu_device.hpp"
-#include "device/disk_probe.hpp"
-#include "exec/profile/profile.hpp"
+#include "base/free_space.hpp"
 #include "train/bench/device_rates.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/cluster.hpp"
@@ -19,11 +16,6 @@
 
 namespace garonne::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::int64_t disk_file_bytes = std::int64_t{256} << 20;
-constexpr double disk_seconds = 3;
 
 plan::Cluster cluster_of_links(const DeviceBenchmarkOptions& options,
                                const dist::Session& session) {
@@ -58,19 +50,6 @@ void measure_gpu(RunDevice& device, plan::Cluster& cluster) {
   cluster.copies.in = speed->bytes / speed->in_seconds;
   // Both at once: each has what of its own time that leaves it.
   cluster.copies.out_with_in = cluster.copies.in_with_out = speed->bytes / speed->both_seconds;
-}
-
-void measure_disk(const std::string& folder, plan::Cluster& cluster) {
-  const device::CpuDevice processor;
-  const Queue queue = processor.queue(Lane::Compute);
-  const device::DiskSpeed speed = device::probe_disk(folder, disk_file_bytes, disk_seconds,
-                                                     [&] { exec::compute_a_while(queue); });
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  cluster.disk = {.bytes = error ? disk_file_bytes : static_cast<std::int64_t>(space.available),
-                  .latency_seconds = speed.latency_seconds,
-                  .write = speed.write,
-                  .read = speed.read};
 }
 
 }  // namespace
@@ -111,7 +90,11 @@ plan::Cluster run_device_benchmark(const DeviceBenchmarkOptions& options, const 
   cluster.host.memory_bytes = host.bytes * session.ranks_on_node();
   if (!on_gpu) cluster.host.bytes_per_second = rates.bytes_per_second * session.ranks_on_node();
   session.agree([&] {
-    if (session.rank() == 0 && !options.disk.empty()) measure_disk(options.disk, cluster);
+    if (session.rank() != 0 || options.disk.empty()) return;
+    cluster.disk = measure_disk_rates(options.disk);
+    // As many bytes were there for a while.
+    constexpr std::int64_t least = std::int64_t{256} << 20;
+    cluster.disk.bytes = free_bytes_in(options.disk).value_or(least);
   });
   return cluster;
 }

@@ -177,12 +177,21 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
                      table, where);
 }
 
-// While the processor computes, as it will in training.
 void measure_disk(const Setup& setup, plan::CostTable& table) {
   if (!setup.below.tiers.contains(Tier::Disk)) return;
   const std::string& folder = setup.config.memory.disk;
   plan::DiskRates& rates = table.disks[disk_of(folder)];
-  if (rates.known()) return;
+  if (!rates.known()) rates = measure_disk_rates(folder);
+}
+
+void save(const plan::CostTable& table) {
+  if (exec::save_cached_costs(table)) return;
+  fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
+}
+
+}  // namespace
+
+plan::DiskRates measure_disk_rates(const std::string& folder) {
   constexpr std::int64_t file_bytes = std::int64_t{256} << 20;
   constexpr double seconds = 3;
   const device::CpuDevice processor;
@@ -195,17 +204,8 @@ void measure_disk(const Setup& setup, plan::CostTable& table) {
                     "there takes memory that no budget counts",
                     folder));
   }
-  rates.latency_seconds = speed.latency_seconds;
-  rates.write = speed.write;
-  rates.read = speed.read;
+  return {.latency_seconds = speed.latency_seconds, .write = speed.write, .read = speed.read};
 }
-
-void save(const plan::CostTable& table) {
-  if (exec::save_cached_costs(table)) return;
-  fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
-}
-
-}  // namespace
 
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              RunDevice& device, dist::Session& session) {

@@ -11,6 +11,7 @@
 #include "dist/session.hpp"
 #include "dist/transport.hpp"
 #include "kernels/session.hpp"
+#include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
@@ -79,6 +80,11 @@ class Axes {
 // device is in use. Collective over all ranks.
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              RunDevice& device, dist::Session& session);
+
+// Rates of the disk of a folder while the processor computes, as it will in training; `bytes` are
+// left at 0. Says where the folder's files go through the page cache. Takes some seconds; throws as
+// device::probe_disk.
+plan::DiskRates measure_disk_rates(const std::string& folder);
 
 // Without rows that no plan of this setup reads.
 plan::CostTable costs_of_setup(const Setup& setup, plan::CostTable costs);

@@ -80,8 +80,11 @@ std::vector<RankSpeed> speeds_of(dist::Session& session, dist::CommunicationThre
   session.barrier();
   const double memory = memory_seconds(scratch);
   const double link = dist::seconds_from_neighbour(session, thread, bytes_of_message, messages);
-  session.barrier();
-  const device::GpuSpeed gpu = device.gpu_speed().value_or(device::GpuSpeed());
+  device::GpuSpeed gpu;
+  if (device.kind() == DeviceKind::Cuda) {
+    session.barrier();
+    gpu = device.gpu_speed().value_or(gpu);
+  }
   const std::vector<double> mine = {compute,        memory,         link, gpu.within_seconds,
                                     gpu.in_seconds, gpu.out_seconds};
   const std::vector<double> all = session.all_gather(mine);
