@@ -218,49 +218,66 @@ bool try_attribute(hid_t object, hsize_t number) {
   return H5Aread(attribute.identifier, type.identifier, bytes.data()) >= 0;
 }
 
-// Its first and its last element, for the index of its chunks.
-bool try_elements(hid_t dataset) {
-  const Owned type_of(H5Dget_type(dataset), H5Tclose);
-  const Owned space_of(H5Dget_space(dataset), H5Sclose);
-  const hid_t type = type_of.identifier;
-  const hid_t space = space_of.identifier;
+// Looks up its first and its last chunk, and reads an element of each where there are some: the
+// index of chunks may be of fewer than the dataset has.
+bool try_chunks(hid_t dataset, const Owned& properties, hid_t type, hid_t space) {
   const H5T_class_t kind = H5Tget_class(type);
   const int rank = H5Sget_simple_extent_ndims(space);
-  const Owned properties(H5Dget_create_plist(dataset), H5Pclose);
-  const H5D_layout_t layout = H5Pget_layout(properties.identifier);
-#if H5_VERSION_GE(1, 10, 5)
-  hsize_t chunks = 0;
-  if (layout == H5D_CHUNKED && H5Dget_num_chunks(dataset, space, &chunks) < 0) return false;
-#endif
-  if (layout == H5D_VIRTUAL) return true;  // its elements are elsewhere
-  const hsize_t stored = H5Dget_storage_size(dataset);
-  H5Dget_offset(dataset);
-  if (rank < 1 || rank > H5S_MAX_RANK || layout != H5D_CHUNKED || stored == 0) return true;
-  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Tget_size(type) > most_element_bytes)
-    return true;
+  if (rank < 1 || rank > H5S_MAX_RANK) return true;
   std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
   std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
   H5Sget_simple_extent_dims(space, extent.data(), nullptr);
-  H5Pget_chunk(properties.identifier, rank, chunk.data());
+  if (H5Pget_chunk(properties.identifier, rank, chunk.data()) != rank) return true;
   hsize_t chunk_bytes = H5Tget_size(type);
-  for (const hsize_t size : chunk) {
-    if (size == 0 || chunk_bytes > most_chunk_bytes / size) return true;
-    chunk_bytes *= size;
+  const bool stored = H5Dget_storage_size(dataset) > 0;
+  bool readable =
+      stored && (kind == H5T_INTEGER || kind == H5T_FLOAT) && chunk_bytes <= most_element_bytes;
+  for (std::size_t axis = 0; axis < extent.size(); ++axis) {
+    if (extent[axis] == 0 || chunk[axis] == 0) return true;
+    readable = readable && chunk_bytes <= most_chunk_bytes / chunk[axis];
+    if (readable) chunk_bytes *= chunk[axis];
   }
   const hsize_t one = 1;
   const Owned memory(H5Screate_simple(1, &one, nullptr), H5Sclose);
   const std::vector<hsize_t> ones(extent.size(), 1);
-  for (const bool last : {false, true}) {
-    std::vector<hsize_t> first(extent.size(), 0);
-    for (std::size_t axis = 0; axis < extent.size(); ++axis) {
-      if (extent[axis] == 0) return true;
-      if (last) first[axis] = extent[axis] - 1;
+  bool answered = true;
+  for (const bool last : {true, false}) {
+    std::vector<hsize_t> element(extent.size(), 0);
+    std::vector<hsize_t> corner(extent.size(), 0);
+    for (std::size_t axis = 0; last && axis < extent.size(); ++axis) {
+      element[axis] = extent[axis] - 1;
+      corner[axis] = element[axis] / chunk[axis] * chunk[axis];
     }
-    char element[most_element_bytes] = {};
-    H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, ones.data(), nullptr);
-    if (H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, element) < 0) return false;
+#if H5_VERSION_GE(1, 10, 2)
+    hsize_t taken = 0;
+    // Where nothing is stored there may be no index to look in.
+    const bool found = H5Dget_chunk_storage_size(dataset, corner.data(), &taken) >= 0;
+    answered = (found || !stored) && answered;
+#endif
+    if (!readable) continue;
+    char value[most_element_bytes] = {};
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, element.data(), nullptr, ones.data(), nullptr);
+    answered =
+        H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, value) >= 0 && answered;
   }
-  return true;
+  return answered;
+}
+
+bool try_elements(hid_t dataset) {
+  const Owned type(H5Dget_type(dataset), H5Tclose);
+  const Owned space(H5Dget_space(dataset), H5Sclose);
+  const Owned properties(H5Dget_create_plist(dataset), H5Pclose);
+  const H5D_layout_t layout = H5Pget_layout(properties.identifier);
+#if H5_VERSION_GE(1, 10, 5)
+  hsize_t chunks = 0;
+  if (layout == H5D_CHUNKED && H5Dget_num_chunks(dataset, space.identifier, &chunks) < 0)
+    return false;
+#endif
+  if (layout == H5D_VIRTUAL) return true;  // its elements are elsewhere
+  H5Dget_storage_size(dataset);
+  H5Dget_offset(dataset);
+  return layout != H5D_CHUNKED ||
+         try_chunks(dataset, properties, type.identifier, space.identifier);
 }
 
 // Where the elements of a virtual dataset lie is in a heap.
