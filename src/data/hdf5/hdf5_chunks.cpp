@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t checksum_bytes = 4;
 constexpr std::int64_t most_known = std::int64_t{1} << 28;
+// In an index with a place for each, whose places alone would be a petabyte.
+constexpr hsize_t most_places = hsize_t{1} << 47;
 // Of compression that did not pay.
 constexpr std::int64_t most_filter_overhead = 4096;
 
@@ -83,6 +85,35 @@ std::string ChunkCheck::check(std::int64_t dataset, const Hdf5Box& box) {
     }
     if (axis == 0) return "";
   }
+}
+
+std::string wrong_with_growth(std::int64_t dataset, const std::vector<std::int64_t>& shape,
+                              const std::vector<std::int64_t>& chunk) {
+  const Hdf5Handle space(H5Dget_space(dataset), H5Sclose);
+  std::vector<hsize_t> most(shape.size());
+  H5D_chunk_index_t index = H5D_CHUNK_IDX_BTREE;
+  if (H5Sget_simple_extent_dims(space.get(), nullptr, most.data()) < 0 ||
+      H5Dget_chunk_index_type(dataset, &index) < 0) {
+    return fmt::format("does not say how it may grow: {}", stack_reason());
+  }
+  std::size_t unlimited = 0;
+  hsize_t places = 1;
+  for (std::size_t axis = 0; axis < most.size(); ++axis) {
+    if (most[axis] == H5S_UNLIMITED) {
+      ++unlimited;
+      continue;
+    }
+    if (most[axis] < static_cast<hsize_t>(shape[axis])) {
+      return fmt::format("has the shape {} and may grow to {} along axis {}", shape_text(shape),
+                         most[axis], axis);
+    }
+    const hsize_t along = most[axis] / static_cast<hsize_t>(chunk[axis]) + 1;
+    places = along > most_places / places ? most_places : places * along;
+  }
+  const bool searched = index == H5D_CHUNK_IDX_BTREE || index == H5D_CHUNK_IDX_BT2;
+  const std::size_t most_unlimited = index == H5D_CHUNK_IDX_EARRAY ? 1 : 0;
+  if (searched || (unlimited <= most_unlimited && places < most_places)) return "";
+  return "may grow to more chunks than their index has places for";
 }
 
 std::string ChunkCheck::check_chunk(std::int64_t dataset,

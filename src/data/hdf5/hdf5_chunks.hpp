@@ -39,4 +39,9 @@ class ChunkCheck {
   std::vector<bool> known_;  // by number; empty where there are too many
 };
 
+// What is wrong with how far a dataset may grow; empty = nothing is. By that HDF5 takes the number
+// of a chunk, and looks in the index at whatever place that is. Wants the library's lock.
+std::string wrong_with_growth(std::int64_t dataset, const std::vector<std::int64_t>& shape,
+                              const std::vector<std::int64_t>& chunk);
+
 }  // namespace garonne::data

@@ -136,6 +136,8 @@ void Hdf5Dataset::read_layout(VirtualData virtual_data) {
       chunk_elements_ *= static_cast<std::int64_t>(size);
       chunk_.push_back(static_cast<std::int64_t>(size));
     }
+    const std::string wrong = wrong_with_growth(handle_.get(), shape_, chunk_);
+    if (!wrong.empty()) fail(wrong + "; the file is damaged");
   }
   read_filters(properties.get());
 }
