@@ -210,8 +210,9 @@ class SlurmTest(ProgramTest):
     def test_a_job_that_is_warned_of_its_limit_is_queued_again(self):
         directory = self.folder / "limit"
         job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, "--run.directory", directory, "--train.steps", 100000,
-                          "--grid.data", 2, sbatch=[*self.SMALL, "--time=2", "--signal=B:USR1@100"], launcher="mpirun")
-        self.slurm.wait_for("a word of the end", lambda: "queued again" in self.log(job), patient(150))
+                          "--grid.data", 2, sbatch=[*self.SMALL, "--time=3", "--signal=B:USR1@60"], launcher="mpirun")
+        # Slurm may send it a minute early.
+        self.slurm.wait_for("a word of the end", lambda: "queued again" in self.log(job), patient(210))
         step = int((directory / "stopped").read_text())
         self.assertEqual(metrics(directory)[-1]["step"], step)
         run("checkpoint", "verify", directory / "checkpoints" / f"step-{step}")

@@ -17,7 +17,7 @@ CommunicatingSeconds communicating(const GridCandidate& candidate, const StepSha
   if (candidate.zero == 3)
     both += sent("all-gather", chunk.elements * step.element_bytes.parameter);
   const double reduced = sent(candidate.zero == 0 ? "all-reduce" : "reduce-scatter",
-                              chunk.elements * step.gradient_wire_bytes());
+                              (chunk.elements - chunk.tied_elements) * step.gradient_wire_bytes());
   const double times =
       gradient_in_shards(candidate) ? 1 : static_cast<double>(candidate.micro_batches);
   return {step.kernels.communication * both, step.kernels.communication * (both + reduced / times)};

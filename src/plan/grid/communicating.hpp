@@ -12,7 +12,8 @@ namespace garonne::plan {
 
 // Of a chunk of a device of a pipeline.
 struct CommunicatingChunk {
-  std::int64_t elements = 0;  // of parameters, of all chunks of the device
+  std::int64_t elements = 0;       // of parameters, of all chunks of the device
+  std::int64_t tied_elements = 0;  // of these, what is summed when all passes are done
   std::size_t chunks = 1;
   std::int64_t message_bytes = 0;  // that come into it and go out of it in a forward
 };

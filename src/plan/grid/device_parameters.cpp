@@ -53,19 +53,22 @@ int DeviceParameters::InBlock::launches(const StepShape& step) const {
 }
 
 std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& blocks,
-                                                const PipelineRoute& route,
+                                                const std::vector<PipelineRoute>& routes,
                                                 const std::vector<int>& firsts, bool over_tensor) {
   std::vector<std::vector<BlockRange>> ranges;
-  for (std::size_t part = 0; part < route.size(); ++part) {
-    ranges.resize(std::max(ranges.size(), as_index(route[part].device) + 1));
-    ranges[as_index(route[part].device)].push_back({firsts[part], firsts[part + 1]});
+  for (const PipelineRoute& route : routes) {
+    for (std::size_t part = 0; part < route.size(); ++part) {
+      ranges.resize(std::max(ranges.size(), as_index(route[part].device) + 1));
+      ranges[as_index(route[part].device)].push_back({firsts[part], firsts[part + 1]});
+    }
   }
   std::vector<DeviceParameters> result(ranges.size());
   std::vector<std::vector<Used>> used;
-  std::map<int, int> devices;  // by parameter
+  std::map<int, std::vector<int>> devices;  // by parameter
   for (std::size_t device = 0; device < ranges.size(); ++device) {
     used.push_back(used_on(blocks, ranges[device], result[device].first_used));
-    for (const Used& one : used.back()) ++devices[one.parameter->parameter];
+    for (const Used& one : used.back())
+      devices[one.parameter->parameter].push_back(static_cast<int>(device));
   }
   // A model that nobody cuts has its own order of parameters, a stage that of their first uses.
   if (used.size() == 1) {
@@ -79,8 +82,13 @@ std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& bl
     for (const int k : completion_order(nodes)) {
       const Used& one = used[device][as_index(k)];
       const BlockParameter& parameter = *one.parameter;
+      const std::vector<int>& copies = devices[parameter.parameter];
+      if (copies.size() > 1) {
+        const bool is_first = copies.front() == static_cast<int>(device);
+        result[device].tied_to = is_first ? copies.back() : copies.front();
+      }
       result[device].completed.push_back({parameter.elements, parameter.sides, parameter.complex,
-                                          devices[parameter.parameter] > 1,
+                                          copies.size() > 1,
                                           over_tensor && parameter.sums_over_tensor, one.block});
     }
   }

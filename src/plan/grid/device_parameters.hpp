@@ -25,11 +25,12 @@ struct DeviceParameters {
   // In the order in which the backward completes them, as in the graph of the stage
   // (plan/pipeline/stage_cut.hpp).
   std::vector<TrainedParameter> completed;
+  int tied_to = -1;  // the device with the other copies of those that are tied
 };
-// By device, where part k of a route has the blocks from firsts[k] to firsts[k + 1]. `over_tensor`:
-// there is a tensor group.
+// By device, where part k of each route has the blocks from firsts[k] to firsts[k + 1].
+// `over_tensor`: there is a tensor group.
 std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& blocks,
-                                                const PipelineRoute& route,
+                                                const std::vector<PipelineRoute>& routes,
                                                 const std::vector<int>& firsts, bool over_tensor);
 
 // The step of a candidate, as layouts see it: groups of so many members, whoever they are.

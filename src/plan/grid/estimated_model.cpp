@@ -19,11 +19,15 @@ const std::vector<int>& EstimatedModel::firsts_of(int parts, const Software& sof
 }
 
 const std::vector<DeviceParameters>& EstimatedModel::parameters_of(
-    const PipelineRoute& route, const std::vector<int>& beginnings, bool over_tensor) {
+    const std::vector<PipelineRoute>& routes, const std::vector<int>& beginnings,
+    bool over_tensor) {
   std::vector<int> key;
-  for (const ChunkPlace& place : route) key.push_back(place.device);
+  for (const PipelineRoute& route : routes) {
+    key.push_back(-1);
+    for (const ChunkPlace& place : route) key.push_back(place.device);
+  }
   auto& found = parameters_[key];
-  if (found.empty()) found = device_parameters(blocks, route, beginnings, over_tensor);
+  if (found.empty()) found = device_parameters(blocks, routes, beginnings, over_tensor);
   return found;
 }
 

@@ -18,14 +18,15 @@ struct EstimatedModel {
   // The first block of each of so many parts, and the end. Throws ConfigError where there are not
   // as many.
   const std::vector<int>& firsts_of(int parts, const Software& software);
-  // Of parts on a route that begin at these blocks.
-  const std::vector<DeviceParameters>& parameters_of(const PipelineRoute& route,
+  // Of parts on routes that begin at these blocks.
+  const std::vector<DeviceParameters>& parameters_of(const std::vector<PipelineRoute>& routes,
                                                      const std::vector<int>& beginnings,
                                                      bool over_tensor);
 
  private:
-  std::map<int, std::vector<int>> firsts_;                                // by number of parts
-  std::map<std::vector<int>, std::vector<DeviceParameters>> parameters_;  // by devices of parts
+  std::map<int, std::vector<int>> firsts_;  // by number of parts
+  std::map<std::vector<int>, std::vector<DeviceParameters>>
+      parameters_;  // by devices of parts of routes
 };
 
 }  // namespace garonne::plan

@@ -17,7 +17,7 @@ struct GridCandidate {
   GridShape shape;
   bool sequence_parallel = false;
   std::string schedule = "1f1b";  // without meaning on one stage
-  int chunks = 1;                 // of a stage
+  int chunks = 1;                 // of a stage that a micro-batch passes
   int zero = 0;
   std::int64_t micro_batch = 1;    // samples
   std::int64_t micro_batches = 1;  // of a data rank
@@ -36,12 +36,12 @@ std::string to_string(const GridCandidate& candidate);
 // A pipeline schedule as searches know it.
 struct ScheduleTraits {
   std::string name;
-  std::vector<int> chunks;  // that are worth a try
+  std::vector<int> chunks;  // of a stage that a micro-batch passes: what is worth a try
   ChunkPlacement placement = ChunkPlacement::Looped;
   bool splits_backward = false;
   bool overlaps = false;  // lets passes overlap
 };
-// Of all registered schedules that train one model from one direction.
+// Of all registered schedules that have Programs.
 const std::vector<ScheduleTraits>& schedule_traits();
 const ScheduleTraits& traits_of(const std::string& schedule);
 

@@ -12,10 +12,11 @@
 #include "plan/grid/block_passes.hpp"
 #include "plan/grid/communicating.hpp"
 #include "plan/grid/device_parameters.hpp"
-#include "plan/grid/estimated_model.hpp"
+#include "plan/grid/estimated_device.hpp"
 #include "plan/grid/pipeline_hosts.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/one_stage.hpp"
+#include "plan/pipeline/schedule_makers.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
 #include "plan/step/launches.hpp"
@@ -27,64 +28,20 @@ namespace {
 // Kept schedules may have so many operations together; then they are made again.
 constexpr std::size_t most_scheduled = 8'000'000;
 
-// As the generator gathers and reduces.
-constexpr int gathered_at_once = 3;
+// Of those of a data rank, what takes one of the ways through the model.
+std::int64_t micro_batches_of(const GridCandidate& candidate, std::size_t routes,
+                              std::size_t route) {
+  if (routes == 1) return candidate.micro_batches;
+  const int down =
+      micro_batches_down(candidate.shape.pipeline, static_cast<int>(candidate.micro_batches));
+  return route == 0 ? down : candidate.micro_batches - down;
+}
 
 bool gathers_after_update(const GridCandidate& candidate) {
   return candidate.zero == 1 || candidate.zero == 2;
 }
 
 }  // namespace
-
-struct GridEstimator::Model : EstimatedModel {};
-
-struct GridEstimator::Shape {
-  GroupLink data;
-  GroupLink tensor;
-  GroupLink world;
-  Link hop;  // the slowest between stages that follow each other
-};
-
-struct GridEstimator::Device {
-  struct Chunk {
-    int first = 0;  // block
-    int last = 0;
-    double forward = 0;  // seconds of a micro-batch, collectives included
-    double backward = 0;
-    double weight = 0;
-    double exchanging = 0;        // of these, for collectives
-    PassIssue issue;              // of the host
-    std::int64_t sent_bytes = 0;  // kept until the gradient comes back
-  };
-  std::vector<Chunk> chunks;
-  std::int64_t elements = 0;
-  int parameters = 0;
-  int launches = 0;  // of their sums and updates
-  std::int64_t static_bytes = 0;
-  std::vector<PassSeconds> updates;  // by block
-  std::int64_t working_bytes = 0;
-  std::int64_t largest_block_elements = 0;
-  double before_forward = 0;  // seconds of the parts before its first one
-  double before_backward = 0;
-
-  double work() const {
-    double sum = 0;
-    for (const auto& chunk : chunks) sum += chunk.forward + chunk.backward + chunk.weight;
-    return sum;
-  }
-  double issue() const {
-    double sum = 0;
-    for (const auto& chunk : chunks) sum += chunk.issue.forward + chunk.issue.backward;
-    return sum;
-  }
-};
-
-// What a device keeps of its blocks between their passes.
-struct GridEstimator::Kept {
-  std::vector<PassSeconds> again;           // by chunk: what runs a second time
-  std::vector<const BlockOption*> options;  // by block of the device
-  std::int64_t peak_bytes = 0;
-};
 
 GridEstimator::GridEstimator(const Cluster& cluster, std::int64_t budget_bytes,
                              const StepShape& step, BlocksOf blocks)
@@ -145,24 +102,37 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
   const ChunkPlacement placement =
       stages == 1 ? ChunkPlacement::Looped : traits_of(candidate.schedule).placement;
   const auto routes = pipeline_routes(placement, stages, candidate.chunks);
-  const auto& of_devices = model.parameters_of(routes.front(), firsts, candidate.shape.tensor > 1);
+  const auto& of_devices = model.parameters_of(routes, firsts, candidate.shape.tensor > 1);
   const StepShape step = step_of(step_, candidate);
-  for (std::size_t r = 0; r < devices.size(); ++r)
+  for (std::size_t r = 0; r < devices.size(); ++r) {
     devices[r].static_bytes = static_bytes(of_devices[r].completed, step);
+    devices[r].tied = tied_parameters(of_devices[r]);
+  }
+  for (std::size_t way = 0; way < routes.size(); ++way) {
+    const std::int64_t passing = micro_batches_of(candidate, routes.size(), way);
+    add_route(candidate, model, routes[way], passing, of_devices, devices);
+  }
+  return devices;
+}
+
+void GridEstimator::add_route(const GridCandidate& candidate, Model& model,
+                              const PipelineRoute& route, std::int64_t micro_batches,
+                              const std::vector<DeviceParameters>& of_devices,
+                              std::vector<Device>& devices) const {
+  const std::vector<int>& firsts = model.firsts_of(candidate.parts(), cluster_.software);
   double forward = 0;
   double backward = 0;
-  for (std::size_t part = 0; part < routes.front().size(); ++part) {
-    Device& device = devices[as_index(routes.front()[part].device)];
-    const DeviceParameters& of_device = of_devices[as_index(routes.front()[part].device)];
-    if (device.chunks.empty()) {
-      device.before_forward = forward;
-      device.before_backward = backward;
-    }
+  for (std::size_t part = 0; part < route.size(); ++part) {
+    Device& device = devices[as_index(route[part].device)];
+    const DeviceParameters& of_device = of_devices[as_index(route[part].device)];
+    const bool is_first = device.chunks.empty();
+    if (is_first || forward < device.before_forward) device.before_forward = forward;
+    if (is_first || backward < device.before_backward) device.before_backward = backward;
     Device::Chunk chunk;
     chunk.first = firsts[part];
     chunk.last = firsts[part + 1];
-    if (part + 1 < routes.front().size())
-      chunk.sent_bytes = model.blocks[as_index(chunk.last)].input_bytes;
+    chunk.micro_batches = static_cast<double>(micro_batches);
+    if (part + 1 < route.size()) chunk.sent_bytes = model.blocks[as_index(chunk.last)].input_bytes;
     for (int b = chunk.first; b < chunk.last; ++b) {
       const BlockCost& block = model.blocks[as_index(b)];
       const PassSeconds forward_of_block = forward_pass(block, step_.kernels);
@@ -190,7 +160,6 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     backward += chunk.backward + chunk.weight;
     device.chunks.push_back(chunk);
   }
-  return devices;
 }
 
 PassSeconds GridEstimator::squares(const GridCandidate& candidate, const Device& device) const {
@@ -201,8 +170,13 @@ PassSeconds GridEstimator::squares(const GridCandidate& candidate, const Device&
 }
 
 double GridEstimator::ending_seconds(const GridCandidate& candidate, const Device& device) const {
-  double seconds = squares(candidate, device).device;
-  for (const PassSeconds& update : device.updates) seconds += update.device;
+  // A host that has waited for messages has nothing issued ahead.
+  const bool waits = candidate.shape.pipeline > 1 && cluster_.software.waits_for_messages;
+  const auto taken = [&](const PassSeconds& pass) {
+    return waits ? std::max(pass.device, pass.host) : pass.device;
+  };
+  double seconds = taken(squares(candidate, device));
+  for (const PassSeconds& update : device.updates) seconds += taken(update);
   return seconds;
 }
 
@@ -210,7 +184,8 @@ double GridEstimator::ending_seconds(const GridCandidate& candidate, const Devic
 double GridEstimator::issued_seconds(const GridCandidate& candidate, const Device& device,
                                      const Kept& kept) const {
   double again = 0;
-  for (const BlockOption* const option : kept.options) again += option->again_issue_seconds;
+  for (std::size_t c = 0; c < device.chunks.size(); ++c)
+    again += device.chunks[c].micro_batches * kept.again[c].host;
   const double buckets = buckets_of(candidate, device);
   double launches = buckets + device.launches;
   if (candidate.shape.data > 1) {
@@ -219,8 +194,7 @@ double GridEstimator::issued_seconds(const GridCandidate& candidate, const Devic
         buckets * launches_of_collective(all ? Operation::AllReduce : Operation::ReduceScatter,
                                          step_.gradient_wire.has_value());
   }
-  return static_cast<double>(candidate.micro_batches) * (device.issue() + again) +
-         launches * step_.kernels.issue;
+  return device.issue() + again + launches * step_.kernels.issue;
 }
 
 // A step of a device without others before or behind it, whose reductions take `exposed` seconds
@@ -248,41 +222,6 @@ double GridEstimator::seconds_alone(const GridCandidate& candidate, const Model&
   return clock.now();
 }
 
-double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int64_t elements) {
-  const bool all = candidate.zero == 0;
-  return collective_seconds(all ? "all-reduce" : "reduce-scatter",
-                            elements * step_.gradient_wire_bytes(), candidate.shape.data,
-                            shape_of(candidate).data);
-}
-
-std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
-                                         const Device& device) const {
-  const std::int64_t of_element = step_.element_bytes.gradient;
-  return std::min(std::max(candidate.bucket_bytes, device.largest_block_elements * of_element),
-                  device.elements * of_element);
-}
-
-// Gradients that nobody reduces are not put together.
-double GridEstimator::buckets_of(const GridCandidate& candidate, const Device& device) const {
-  if (candidate.shape.data == 1) return std::max(1, device.parameters);
-  const auto gradients = static_cast<double>(device.elements * step_.element_bytes.gradient);
-  return std::max(1.0, gradients / static_cast<double>(bucket_bytes(candidate, device)));
-}
-
-std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Device& device) const {
-  const ElementBytes& bytes = step_.element_bytes;
-  const auto members = static_cast<std::int64_t>(candidate.shape.data);
-  const std::int64_t bucket = bucket_bytes(candidate, device);
-  const std::int64_t gradients = device.elements * bytes.gradient;
-  std::int64_t held = device.static_bytes + device.working_bytes;
-  held += gradient_in_shards(candidate) ? gradients / members + bucket : gradients;
-  if (members > 1) {
-    held += bucket * (members - 1) / members;
-    if (candidate.zero == 3) held += gathered_at_once * bucket / bytes.gradient * bytes.parameter;
-  }
-  return held;
-}
-
 double GridEstimator::gather_seconds(const GridCandidate& candidate, const Device& device) {
   return collective_seconds("all-gather", device.elements * step_.element_bytes.parameter,
                             candidate.shape.data, shape_of(candidate).data);
@@ -299,20 +238,19 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
   const bool hides = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).overlaps &&
                      why_in_turn(candidate.shape.tensor, candidate.shape.data, candidate.zero,
                                  !cluster_.software.overlaps_collectives) == PassesInTurn::No;
-  const auto times = static_cast<double>(candidate.micro_batches);
   GridBounds bounds;
   double busy = 0;
   double after = 0;  // the sums of the step, when everybody is done
   double issued = 0;
   for (const Device& device : devices) {
     const double tail = splits ? 0 : device.before_backward;
-    double seconds = device.before_forward + times * device.work() + tail;
+    double seconds = device.before_forward + device.work() + tail;
     for (const Device::Chunk& chunk : device.chunks)
-      seconds -= hides ? times * chunk.exchanging : 0;
+      seconds -= hides ? chunk.micro_batches * chunk.exchanging : 0;
     if (candidate.shape.data > 1 && device.chunks.size() == 1 && !splits) {
       // No gradient is whole before the last backward.
-      const double before_last = device.before_forward + times * device.work() -
-                                 device.chunks[0].backward - device.chunks[0].weight;
+      const double before_last = device.before_forward + device.work() - device.chunks[0].backward -
+                                 device.chunks[0].weight;
       seconds = std::max(seconds, before_last + reduction_seconds(candidate, device.elements));
     }
     busy = std::max(busy, seconds);
@@ -325,7 +263,7 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
         gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
     // Shards may have no part of some.
     const int launches = candidate.zero > 0 ? 0 : device.launches;
-    issued = std::max(issued, times * device.issue() + launches * step_.kernels.issue);
+    issued = std::max(issued, device.issue() + launches * step_.kernels.issue);
     bounds.bytes =
         std::max(bounds.bytes, device.static_bytes + gradients * step_.element_bytes.gradient);
   }
@@ -385,34 +323,6 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
   return kept_at(least);
 }
 
-// What is left of a device's reductions after its last backward of `backward_seconds`. Where a
-// gradient goes to the stage before, as many of them as `free_bytes` hold begin before that.
-double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Device& device,
-                                      bool sends, double backward_seconds,
-                                      std::int64_t free_bytes) {
-  const std::int64_t gradients = device.elements * step_.element_bytes.gradient;
-  const double buckets = buckets_of(candidate, device);
-  const double reducing =
-      reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
-  // Nothing is hidden then; gradients that are kept in shards are summed by micro-batch.
-  if (!cluster_.software.overlaps_reductions) {
-    return gradient_in_shards(candidate) ? static_cast<double>(candidate.micro_batches) * reducing
-                                         : reducing;
-  }
-  // The first bucket is whole after its part of the backward.
-  double hidden = backward_seconds * (buckets - 1) / buckets;
-  if (sends) {
-    const auto members = static_cast<double>(candidate.shape.data);
-    const double staging = static_cast<double>(gradients) * (members - 1) / members;
-    const double begun = static_cast<double>(std::max<std::int64_t>(free_bytes, 0)) / staging;
-    // Gathers of parameters go first.
-    const double share = candidate.zero == 3 ? 0 : std::min(1.0, 1 / buckets + begun);
-    hidden = std::min(hidden, share * reducing);
-  }
-  // The last bucket has nothing to hide behind.
-  return std::max(reducing / buckets, reducing - hidden);
-}
-
 // Of what comes into the block from another stage.
 double GridEstimator::hop_seconds(const GridCandidate& candidate, const BlockCost& block,
                                   const Shape& shape) const {
@@ -458,7 +368,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
           chunk.first > 0 ? model.blocks[as_index(chunk.first)].input_bytes : 0;
       const auto [with_forward, with_backward] =
           communicating(candidate, step_, shape.data,
-                        {device.elements, device.chunks.size(), received + chunk.sent_bytes});
+                        {device.elements, device.tied.elements, device.chunks.size(),
+                         received + chunk.sent_bytes});
       const double again = kept.again[c].device + with_backward;
       costs.chunks.push_back({std::max(chunk.forward + with_forward, gathering),
                               std::max(chunk.backward + again, gathering - chunk.weight),
@@ -468,9 +379,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
       backward += chunk.backward + again + chunk.weight;
     }
     exposed.push_back(
-        candidate.shape.data == 1
-            ? 0
-            : exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
+        exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
     const double gathered = gathers_after_update(candidate) ? gather_seconds(candidate, device) : 0;
     after = std::max(after, ending_seconds(candidate, device) + gathered);
     if (!piped)
@@ -484,8 +393,12 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     costs.hop_seconds = hop_seconds(candidate, model.blocks[as_index(last.first)], shape);
     if (cluster_.software.waits_for_messages) send_before_going_on(schedule, costs);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
-    for (std::size_t r = 0; r < devices.size(); ++r)
-      reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);
+    const auto ended = [&](std::size_t r) { return outcome.timeline[r].back().end + exposed[r]; };
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      const double tied = tied_seconds(candidate, devices[r], static_cast<int>(r));
+      const double other = tied > 0 ? ended(as_index(devices[r].tied.device)) : 0;
+      reduced = std::max(reduced, std::max(ended(r), other) + tied);
+    }
   }
   const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
   estimate.seconds = std::max({reduced + sums + after, alone_seconds + sums, issued,

@@ -11,7 +11,9 @@
 
 #include "plan/grid/block_passes.hpp"
 #include "plan/grid/block_table.hpp"
+#include "plan/grid/device_parameters.hpp"
 #include "plan/grid/grid_candidate.hpp"
+#include "plan/model/group_links.hpp"
 #include "plan/pipeline/schedule.hpp"
 #include "plan/step/generator.hpp"
 
@@ -57,6 +59,9 @@ class GridEstimator {
   const Shape& shape_of(const GridCandidate& candidate);
   const PipelineSchedule& schedule_of(const GridCandidate& candidate);
   std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
+  void add_route(const GridCandidate& candidate, Model& model, const PipelineRoute& route,
+                 std::int64_t micro_batches, const std::vector<DeviceParameters>& of_devices,
+                 std::vector<Device>& devices) const;
   double hop_seconds(const GridCandidate& candidate, const BlockCost& block,
                      const Shape& shape) const;
   double issued_seconds(const GridCandidate& candidate, const Device& device,
@@ -67,6 +72,7 @@ class GridEstimator {
   double ending_seconds(const GridCandidate& candidate, const Device& device) const;
   double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
   std::int64_t bucket_bytes(const GridCandidate& candidate, const Device& device) const;
+  double buckets_together(const GridCandidate& candidate, const Device& device) const;
   double buckets_of(const GridCandidate& candidate, const Device& device) const;
   std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;
   double gather_seconds(const GridCandidate& candidate, const Device& device);
@@ -82,12 +88,15 @@ class GridEstimator {
   double exposed_seconds(const GridCandidate& candidate, const Device& device, bool sends,
                          double backward_seconds, std::int64_t free_bytes);
 
+  double tied_seconds(const GridCandidate& candidate, const Device& device, int stage);
+
   Cluster cluster_;
   std::int64_t budget_bytes_;
   StepShape step_;
   BlocksOf blocks_;
   std::map<std::tuple<int, bool, std::int64_t>, std::unique_ptr<Model>> models_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<Shape>> shapes_;
+  std::map<std::tuple<int, int, int, int, int>, GroupLink> tied_links_;
   std::map<std::tuple<std::string, int, std::int64_t, int>, PipelineSchedule> schedules_;
   std::size_t scheduled_ = 0;  // operations in schedules_
 };

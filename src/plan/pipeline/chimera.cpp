@@ -14,6 +14,11 @@
 
 namespace garonne::plan {
 
+int micro_batches_down(int devices, int micro_batches) {
+  const int units = micro_batches / devices;
+  return units * devices / 2 + (micro_batches % devices + 1) / 2;
+}
+
 PipelineSchedule make_chimera(const PipelineRequest& request) {
   PipelineSchedule schedule = empty_schedule(request, "chimera", 2, ChunkPlacement::Bidirectional);
   const int devices = schedule.devices;
@@ -28,7 +33,7 @@ PipelineSchedule make_chimera(const PipelineRequest& request) {
     std::vector<std::pair<int, PipelineOperation>> slots;
     for (int unit = 0; unit < schedule.micro_batches; unit += devices) {
       const int members = std::min(devices, schedule.micro_batches - unit);
-      const int downward = (members + 1) / 2;
+      const int downward = micro_batches_down(devices, members);
       for (int k = 0; k < members; ++k) {
         const bool down = k < downward;
         const int chunk = down ? 0 : 1;

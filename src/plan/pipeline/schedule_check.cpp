@@ -11,7 +11,7 @@ namespace garonne::plan {
 namespace {
 
 // What a chunk has done with a micro-batch.
-struct Pass {
+struct PassOfChunk {
   bool forward = false;
   bool recompute = false;
   bool backward_input = false;
@@ -42,7 +42,7 @@ class ScheduleCheck {
   }
 
  private:
-  Pass& pass(ChunkPlace place, int micro_batch) {
+  PassOfChunk& pass(ChunkPlace place, int micro_batch) {
     return passes_[neighbours_.index(place) * as_index(schedule_.micro_batches) +
                    as_index(micro_batch)];
   }
@@ -53,7 +53,7 @@ class ScheduleCheck {
     if (operation.micro_batch < 0 || operation.micro_batch >= schedule_.micro_batches)
       return fmt::format("there are {} micro-batches", schedule_.micro_batches);
     const ChunkPlace place{device, operation.chunk};
-    Pass& done = pass(place, operation.micro_batch);
+    PassOfChunk& done = pass(place, operation.micro_batch);
     if (operation.work == PipelineWork::Forward) {
       if (done.forward) return "runs twice";
       done.forward = true;
@@ -114,7 +114,7 @@ class ScheduleCheck {
   }
 
   std::optional<ScheduleFault> check_pass(ChunkPlace place, int m, bool wanted) {
-    const Pass& done = pass(place, m);
+    const PassOfChunk& done = pass(place, m);
     const auto fault = [&](PipelineWork work, std::string reason) {
       return ScheduleFault{place.device, -1, {work, place.chunk, m, false}, std::move(reason)};
     };
@@ -144,7 +144,7 @@ class ScheduleCheck {
         for (int i = 0; i < (both ? 2 : 1); ++i) {
           const PipelineOperation& operation = next_operation(device);
           const ChunkPlace place{device, operation.chunk};
-          Pass& done = pass(place, operation.micro_batch);
+          PassOfChunk& done = pass(place, operation.micro_batch);
           const ChunkPlace* receiver = nullptr;
           if (operation.work == PipelineWork::Forward) {
             done.forward = true;
@@ -177,7 +177,7 @@ class ScheduleCheck {
     for (std::size_t i = first; i <= first + (order[first].overlaps_next ? 1 : 0); ++i) {
       const ChunkPlace* source = neighbours_.source(device, order[i]);
       if (source == nullptr) continue;
-      const Pass& done = pass(*source, order[i].micro_batch);
+      const PassOfChunk& done = pass(*source, order[i].micro_batch);
       const bool ready =
           order[i].work == PipelineWork::Forward ? done.forward : done.backward_input;
       if (!ready) return Wait{order[i], *source};
@@ -211,7 +211,7 @@ class ScheduleCheck {
 
   const PipelineSchedule& schedule_;
   PipelineNeighbours neighbours_;
-  std::vector<Pass> passes_;  // by chunk of a device and micro-batch
+  std::vector<PassOfChunk> passes_;  // by chunk of a device and micro-batch
   std::vector<std::size_t> next_;
 };
 

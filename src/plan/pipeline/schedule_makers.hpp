@@ -56,6 +56,9 @@ class DeviceOrder {
   std::deque<PipelineOperation> pending_;
 };
 
+// Of so many micro-batches of a bidirectional pipeline those that go down its devices.
+int micro_batches_down(int devices, int micro_batches);
+
 // Takes out the micro-batches from `micro_batches` on. What is left keeps its order, so it stays
 // feasible.
 void keep_first_micro_batches(PipelineSchedule& schedule, int micro_batches);

@@ -164,6 +164,8 @@ class Elf {
   void try_schedules(const std::vector<BlockCost>& blocks, const GridShape& shape, int beginnings) {
     const std::int64_t micro_batches = problem_.global_batch() / shape.data / inputs_.micro_batch;
     for (const ScheduleTraits& traits : schedule_traits()) {
+      // A micro-batch takes one of two ways; the solver knows one.
+      if (traits.placement == ChunkPlacement::Bidirectional) continue;
       for (const int chunks : traits.chunks) {
         if (shape.pipeline * chunks > beginnings) continue;
         if (shape.pipeline * chunks * micro_batches > most_passes) {

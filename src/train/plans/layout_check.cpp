@@ -36,8 +36,10 @@ void check_parts(const Setup& whole) {
           ? "blocks of the model (embedding, layers and head)"
           : "that its blocks (embedding, layers and head) make, as steps without gradients are not "
             "cut");
+  std::int64_t stages = most / chunks;
+  if (keys.schedule == "chimera") stages -= stages % 2;
   const std::string fewer_stages =
-      most / chunks == 0 ? std::string() : fmt::format("grid.pipeline = {}", most / chunks);
+      stages == 0 ? std::string() : fmt::format("grid.pipeline = {}", stages);
   if (chunks == 1) {
     throw ConfigError("grid.pipeline", fmt::format("{}", keys.pipeline),
                       fmt::format("{}; the nearest that works is {}", what, fewer_stages));

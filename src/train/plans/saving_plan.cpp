@@ -8,15 +8,12 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "plan/step/rank_program.hpp"
+#include "plan/step/trained_layout.hpp"
 #include "train/checkpoint/checkpoint_files.hpp"
 #include "train/setup/available_memory.hpp"
 
 namespace garonne::train {
 namespace {
-
-bool in_shards(const plan::StepShape& step) {
-  return step.zero > 0 && step.data_group.size() > 1;
-}
 
 // The last checkpoint is waited for anyhow.
 bool saves_beside_training(const RunConfig& config) {
@@ -33,7 +30,7 @@ bool is_on_host(const Setup& setup) {
 }
 
 std::vector<plan::Bucket> buckets_of(const plan::ModelGraph& graph, plan::StepShape step) {
-  if (!in_shards(step)) return {};
+  if (!plan::in_shards(step)) return {};
   step.gathers_ahead = 0;
   return plan::make_forward_program(graph, step, graph.loss).buckets;
 }
@@ -98,7 +95,7 @@ std::int64_t bytes_of_copy(const plan::ModelGraph& graph, const plan::StepShape&
         bytes += bytes_in_copy(numbers_in(state.blocks) * state.element_bytes(of_run));
     }
   };
-  if (!in_shards(step)) {
+  if (!plan::in_shards(step)) {
     const auto ranks = static_cast<int>(step.data_group.size());
     for (const plan::ParameterSpec& parameter : graph.parameters) {
       add(parameter, [&](const StateBlocks& blocks) {

@@ -50,7 +50,7 @@ TEST(GridCandidates, AreWhatDividesAndNothingTwice) {
     schedules.insert(candidate.schedule);
   }
   EXPECT_EQ(schedules, (std::set<std::string>{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2",
-                                              "zb-v", "dualpipev"}));
+                                              "zb-v", "dualpipev", "chimera"}));
   // One rank alone: a candidate for each micro-batch that divides 16.
   EXPECT_EQ(grid_candidates(limits(1, 16), small_cluster()).size(), 5u);
   // Seven stages are more than the blocks, and seven data ranks do not divide the batch.

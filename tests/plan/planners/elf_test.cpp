@@ -254,6 +254,7 @@ Instance instance_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
 std::vector<PipelineSchedule> schedules(int stages, int micro_batches, int most_parts) {
   std::vector<PipelineSchedule> found;
   for (const ScheduleTraits& traits : schedule_traits()) {
+    if (traits.placement == ChunkPlacement::Bidirectional) continue;
     for (const int chunks : traits.chunks) {
       PipelineRequest request;
       request.stages = stages;
