@@ -253,7 +253,8 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
                                  device.chunks[0].weight;
       seconds = std::max(seconds, before_last + reduction_seconds(candidate, device.elements));
     }
-    busy = std::max(busy, seconds);
+    const auto stage = static_cast<int>(&device - devices.data());
+    busy = std::max(busy, seconds + tied_seconds(candidate, device, stage, false));
     const auto mine = static_cast<double>(updated_elements(candidate, device));
     double updating = mine * update_seconds_per_element();
     if (gathers_after_update(candidate))
@@ -395,7 +396,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
     const auto ended = [&](std::size_t r) { return outcome.timeline[r].back().end + exposed[r]; };
     for (std::size_t r = 0; r < devices.size(); ++r) {
-      const double tied = tied_seconds(candidate, devices[r], static_cast<int>(r));
+      const double tied = tied_seconds(candidate, devices[r], static_cast<int>(r),
+                                       cluster_.software.waits_for_messages);
       const double other = tied > 0 ? ended(as_index(devices[r].tied.device)) : 0;
       reduced = std::max(reduced, std::max(ended(r), other) + tied);
     }

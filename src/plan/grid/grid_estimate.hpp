@@ -88,7 +88,8 @@ class GridEstimator {
   double exposed_seconds(const GridCandidate& candidate, const Device& device, bool sends,
                          double backward_seconds, std::int64_t free_bytes);
 
-  double tied_seconds(const GridCandidate& candidate, const Device& device, int stage);
+  double tied_seconds(const GridCandidate& candidate, const Device& device, int stage,
+                      bool host_waits);
 
   Cluster cluster_;
   std::int64_t budget_bytes_;
