@@ -454,6 +454,8 @@ ExitCode TrainingRun::run() {
     remove_left_over(config_.run.directory);
   }
   if (start_.step >= config_.train.steps) {
+    // It may have been ended between its last checkpoint and the removal of older ones.
+    if (first_rank_ && !not_locked_) keep_checkpoints();
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));
     return ExitCode::Done;

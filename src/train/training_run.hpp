@@ -67,6 +67,7 @@ class TrainingRun {
   void make_state();
   void load_state();
   void say_where_it_begins();
+  void keep_checkpoints();
   void begin_run_directory();
   void watch_waits();
   void show_instructions(bool of_steps);

@@ -379,16 +379,20 @@ void TrainingRun::say_where_it_begins() {
 }
 
 // On rank 0.
+void TrainingRun::keep_checkpoints() {
+  keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+  if (start_.checkpoint.empty()) return;
+  keeper_->started_from(start_.step);
+  keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
+}
+
+// On rank 0.
 void TrainingRun::begin_run_directory() {
   lock_->check_now();
   // Before anything else says that the run has begun.
   if (beginning_) save_beginning(config_.run.directory, *beginning_);
-  keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
-  if (!start_.checkpoint.empty()) {
-    keeper_->started_from(start_.step);
-    // Before anything is written: the disk may have been full.
-    keeper_->prune(start_.step, config_.checkpoint.keep, config_.checkpoint.keep_minutes);
-  }
+  // Before anything is written: the disk may have been full.
+  keep_checkpoints();
   prepare_run_directory(config_);
   if (start_.step < config_.train.steps)
     expect_space_for_checkpoint(config_.run.directory, saving_.checkpoint_bytes);

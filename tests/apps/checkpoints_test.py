@@ -214,6 +214,16 @@ class PruningTest(ProgramTest):
                          ["step--5", "step-007", "step-6", "step-900"])
         self.assertIn("done already", self.train(directory, "--train.steps", 6).stdout)
 
+    # As where it was killed before the last removal.
+    def test_a_run_that_is_done_removes_what_it_has_not(self):
+        directory = self.directory("done")
+        options = ("--train.steps", 4, "--checkpoint.every", 1)
+        self.train(directory, *options, "--checkpoint.keep", 9)
+        before = (directory / "metrics.jsonl").read_bytes()
+        self.assertIn("done already", self.train(directory, *options, "--checkpoint.keep", 2).stdout)
+        self.assertEqual(sorted(path.name for path in (directory / "checkpoints").iterdir()), ["step-3", "step-4"])
+        self.assertEqual((directory / "metrics.jsonl").read_bytes(), before)
+
 
 class FiniteTest(ProgramTest):
     GRIDS = ((), ("--grid.data", 2), ("--grid.data", 2, "--grid.zero", 3), ("--grid.pipeline", 2), ("--grid.tensor", 2))
