@@ -251,7 +251,8 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
       // No gradient is whole before the last backward.
       const double before_last = device.before_forward + device.work() - device.chunks[0].backward -
                                  device.chunks[0].weight;
-      seconds = std::max(seconds, before_last + reduction_seconds(candidate, device.elements));
+      const std::int64_t together = device.elements - device.tied.elements;
+      seconds = std::max(seconds, before_last + reduction_seconds(candidate, together));
     }
     const auto stage = static_cast<int>(&device - devices.data());
     busy = std::max(busy, seconds + tied_seconds(candidate, device, stage, false));
