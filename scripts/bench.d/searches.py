@@ -35,9 +35,7 @@ def search(binary, case, environment):
     """(what was found, seconds of the clock, seconds of processors)."""
     model, cluster, devices, batch = case
     command = [binary, "plan", ROOT / f"config/{model}.toml", "--cluster", ROOT / f"config/clusters/{cluster}.toml", "--ranks", devices,
-               "--train.global_batch", batch, "--json"]
-    if "llama" in model or "gpt" in model:
-        command += ["--model.vocabulary", 50304]
+               "--train.global_batch", batch, "--model.vocabulary", 50304, "--json"]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     run = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
     seconds, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -219,8 +219,8 @@ bool try_attribute(hid_t object, hsize_t number) {
 }
 
 // Looks up its first and its last chunk, and reads an element of each where there are some: the
-// index of chunks may be of fewer than the dataset has.
-bool try_chunks(hid_t dataset, const Owned& properties, hid_t type, hid_t space) {
+// index of chunks may be of fewer than the dataset has. `stored`: some are.
+bool try_chunks(hid_t dataset, const Owned& properties, hid_t type, hid_t space, bool stored) {
   const H5T_class_t kind = H5Tget_class(type);
   const int rank = H5Sget_simple_extent_ndims(space);
   if (rank < 1 || rank > H5S_MAX_RANK) return true;
@@ -229,7 +229,6 @@ bool try_chunks(hid_t dataset, const Owned& properties, hid_t type, hid_t space)
   H5Sget_simple_extent_dims(space, extent.data(), nullptr);
   if (H5Pget_chunk(properties.identifier, rank, chunk.data()) != rank) return true;
   hsize_t chunk_bytes = H5Tget_size(type);
-  const bool stored = H5Dget_storage_size(dataset) > 0;
   bool readable =
       stored && (kind == H5T_INTEGER || kind == H5T_FLOAT) && chunk_bytes <= most_element_bytes;
   for (std::size_t axis = 0; axis < extent.size(); ++axis) {
@@ -248,12 +247,10 @@ bool try_chunks(hid_t dataset, const Owned& properties, hid_t type, hid_t space)
       element[axis] = extent[axis] - 1;
       corner[axis] = element[axis] / chunk[axis] * chunk[axis];
     }
-#if H5_VERSION_GE(1, 10, 2)
     hsize_t taken = 0;
     // Where nothing is stored there may be no index to look in.
     const bool found = H5Dget_chunk_storage_size(dataset, corner.data(), &taken) >= 0;
     answered = (found || !stored) && answered;
-#endif
     if (!readable) continue;
     char value[most_element_bytes] = {};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, element.data(), nullptr, ones.data(), nullptr);
@@ -274,10 +271,10 @@ bool try_elements(hid_t dataset) {
     return false;
 #endif
   if (layout == H5D_VIRTUAL) return true;  // its elements are elsewhere
-  H5Dget_storage_size(dataset);
+  const bool stored = H5Dget_storage_size(dataset) > 0;
   H5Dget_offset(dataset);
   return layout != H5D_CHUNKED ||
-         try_chunks(dataset, properties, type.identifier, space.identifier);
+         try_chunks(dataset, properties, type.identifier, space.identifier, stored);
 }
 
 // Where the elements of a virtual dataset lie is in a heap.
