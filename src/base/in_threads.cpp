@@ -11,17 +11,13 @@
 #include "base/process_cores.hpp"
 
 namespace garonne {
-namespace {
 
-// 1 where the system does not say.
 int usable_cores() {
   const int cores = static_cast<int>(cores_of_this_process().size());
   const double quota = core_quota_of_this_process();
   const int most = quota > 0 ? static_cast<int>(std::ceil(quota)) : cores;
   return std::max(1, std::min(cores, most));
 }
-
-}  // namespace
 
 void in_threads(int parts, const std::function<void(int)>& work) {
   if (parts <= 0) return;

@@ -231,15 +231,37 @@ std::int64_t GridEstimator::updated_elements(const GridCandidate& candidate, con
   return candidate.zero > 0 ? device.elements / candidate.shape.data : device.elements;
 }
 
+// Passes that overlap may hide what they exchange.
+bool GridEstimator::hides_exchanges(const GridCandidate& candidate) const {
+  return candidate.shape.pipeline > 1 && traits_of(candidate.schedule).overlaps &&
+         why_in_turn(candidate.shape.tensor, candidate.shape.data, candidate.zero,
+                     !cluster_.software.overlaps_collectives) == PassesInTurn::No;
+}
+
+// Until the last pass of a pipeline is through, where nothing runs again, messages take no time,
+// and nothing but passes takes time of the devices.
+double GridEstimator::least_seconds_of_passes(const GridCandidate& candidate,
+                                              const std::vector<Device>& devices) {
+  const bool hides = hides_exchanges(candidate);
+  PipelineCosts costs;
+  for (const Device& device : devices) {
+    for (const Device::Chunk& chunk : device.chunks) {
+      // Of either pass; how much of either is not known here.
+      const double hidden = hides ? chunk.exchanging : 0;
+      costs.chunks.push_back({std::max(0.0, chunk.forward - hidden),
+                              std::max(0.0, chunk.backward - hidden), chunk.weight});
+    }
+  }
+  return simulate_pipeline(schedule_of(candidate), costs).makespan;
+}
+
+// `passes_seconds`: a bound of all passes that is known; 0 = none.
 GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
-                                    const std::vector<Device>& devices) {
+                                    const std::vector<Device>& devices, double passes_seconds) {
   const bool splits = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).splits_backward;
-  // Passes that overlap may hide what they exchange.
-  const bool hides = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).overlaps &&
-                     why_in_turn(candidate.shape.tensor, candidate.shape.data, candidate.zero,
-                                 !cluster_.software.overlaps_collectives) == PassesInTurn::No;
+  const bool hides = hides_exchanges(candidate);
   GridBounds bounds;
-  double busy = 0;
+  double busy = passes_seconds;
   double after = 0;  // the sums of the step, when everybody is done
   double issued = 0;
   for (const Device& device : devices) {
@@ -275,7 +297,7 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
 }
 
 GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
-  return bounds_of(candidate, devices_of(candidate, model_of(candidate)));
+  return bounds_of(candidate, devices_of(candidate, model_of(candidate)), 0);
 }
 
 // As few blocks run again as the budget asks for.
@@ -404,8 +426,10 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     }
   }
   const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
-  estimate.seconds = std::max({reduced + sums + after, alone_seconds + sums, issued,
-                               bounds_of(candidate, devices).seconds});
+  const double passes = piped ? least_seconds_of_passes(candidate, devices) : 0;
+  estimate.least_seconds = bounds_of(candidate, devices, passes).seconds;
+  estimate.seconds =
+      std::max({reduced + sums + after, alone_seconds + sums, issued, estimate.least_seconds});
   return estimate;
 }
 

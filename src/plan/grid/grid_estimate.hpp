@@ -31,8 +31,9 @@ struct GridBounds {
 
 struct GridEstimate {
   double seconds = 0;
-  std::int64_t bytes = 0;  // of the rank that holds most
-  bool fits = false;       // bytes within the budget, rerunning what it takes
+  double least_seconds = 0;  // a bound that knows the schedule, no lower than GridBounds::seconds
+  std::int64_t bytes = 0;    // of the rank that holds most
+  bool fits = false;         // bytes within the budget, rerunning what it takes
 };
 
 class GridEstimator {
@@ -81,7 +82,11 @@ class GridEstimator {
     return step_.update_seconds_per_element + step_.sums_seconds_per_element;
   }
   static std::int64_t updated_elements(const GridCandidate& candidate, const Device& device);
-  GridBounds bounds_of(const GridCandidate& candidate, const std::vector<Device>& devices);
+  bool hides_exchanges(const GridCandidate& candidate) const;
+  GridBounds bounds_of(const GridCandidate& candidate, const std::vector<Device>& devices,
+                       double passes_seconds);
+  double least_seconds_of_passes(const GridCandidate& candidate,
+                                 const std::vector<Device>& devices);
   Kept keep_within_budget(const Model& model, const Device& device,
                           const std::vector<PipelineOperation>& order,
                           std::int64_t held_bytes) const;

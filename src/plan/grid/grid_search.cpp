@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/in_threads.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -46,6 +50,12 @@ class Search {
   using EstimatedEntry = std::tuple<bool, double, std::size_t>;
   using EstimatedQueue =
       std::priority_queue<EstimatedEntry, std::vector<EstimatedEntry>, std::greater<>>;
+
+  // What came of planning one ahead of its turn.
+  struct Planned {
+    GridOutcome outcome;
+    std::exception_ptr failure;
+  };
 
   std::size_t most() const { return static_cast<std::size_t>(options_.best); }
   static bool faster(const RankedGrid& a, const RankedGrid& b) {
@@ -123,16 +133,22 @@ class Search {
         estimate(row, estimated);
         continue;
       }
-      const std::size_t row = std::get<2>(estimated.top());
+      const std::size_t row = row_of(estimated.top());
       estimated.pop();
       if (rows_[row].bounds.seconds >= limit) continue;
+      if (!options_.exhaustive && is_known_no_faster(row)) continue;
       if (!options_.exhaustive && has_planned_enough()) {
         gave_up = true;
         break;
       }
       note(result_.candidates, "planning " + to_string(rows_[row].candidate));
-      if (!plan(rows_[row])) continue;
+      plan_at_once(row, estimated, [&](std::size_t next) {
+        return options_.exhaustive ||
+               (rows_[next].bounds.seconds < limit && !is_known_no_faster(next));
+      });
+      if (!plan(row)) continue;
       micro_batches_ += rows_[row].candidate.micro_batches;
+      if (rows_[row].outcome.keeps_everything) with_room_.push_back(row);
       if (rows_[row].outcome.fits)
         take(rows_[row]);
       else
@@ -140,6 +156,14 @@ class Search {
     }
     result_.proven = !gave_up;
   }
+
+  // If those have room for everything.
+  bool is_no_faster_than_some(std::size_t row, const std::vector<std::size_t>& others) const {
+    return std::any_of(others.begin(), others.end(), [&](std::size_t other) {
+      return is_no_faster_with_room(rows_[row].candidate, rows_[other].candidate);
+    });
+  }
+  bool is_known_no_faster(std::size_t row) const { return is_no_faster_than_some(row, with_room_); }
 
   bool has_planned_enough() const {
     if (micro_batches_ < options_.most_micro_batches) return false;
@@ -180,6 +204,8 @@ class Search {
       refuse(row, error);
       return;
     }
+    double& least = rows_[row].bounds.seconds;
+    least = std::max(least, rows_[row].estimate.least_seconds);
     const double beyond =
         static_cast<double>(rows_[row].estimate.bytes) / static_cast<double>(budget_bytes_);
     // These come last: estimates err on the side of more, but rarely by so much.
@@ -188,14 +214,44 @@ class Search {
     estimated.emplace(doubtful, rows_[row].estimate.seconds, row);
   }
 
-  // Whether it can be planned.
-  bool plan(RankedGrid& row) {
+  static std::size_t row_of(const Entry& entry) { return std::get<1>(entry); }
+  static std::size_t row_of(const EstimatedEntry& entry) { return std::get<2>(entry); }
+
+  // Plans `row` and, in other threads, the first of `queue` that may come next, whose outcomes are
+  // kept until it is their turn. What one throws is thrown then, if its turn comes.
+  template <typename Ordered, typename Wanted>
+  void plan_at_once(std::size_t row, Ordered queue, const Wanted& wanted) {
+    if (outcomes_.contains(row)) return;
+    std::vector<std::size_t> rows = {row};
+    for (; !queue.empty() && rows.size() < as_index(options_.at_once); queue.pop()) {
+      const std::size_t next = row_of(queue.top());
+      if (!outcomes_.contains(next) && wanted(next) && !is_no_faster_than_some(next, rows))
+        rows.push_back(next);
+    }
+    std::vector<Planned> planned(rows.size());
+    in_threads(static_cast<int>(rows.size()), [&](int k) {
+      Planned& mine = planned[as_index(k)];
+      try {
+        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate);
+      } catch (...) {
+        mine.failure = std::current_exception();
+      }
+    });
+    for (std::size_t k = 0; k < rows.size(); ++k) outcomes_[rows[k]] = std::move(planned[k]);
+  }
+
+  // Whether it can be planned, which was tried.
+  bool plan(std::size_t row) {
+    RankedGrid& ranked = rows_[row];
+    Planned planned = std::move(outcomes_.at(row));
+    outcomes_.erase(row);
     try {
-      row.outcome = plan_(row.candidate);
+      if (planned.failure) std::rethrow_exception(planned.failure);
     } catch (const ConfigError& error) {
-      result_.unplanned.push_back({row.candidate, error.what()});
+      result_.unplanned.push_back({ranked.candidate, error.what()});
       return false;
     }
+    ranked.outcome = std::move(planned.outcome);
     ++result_.planned;
     return true;
   }
@@ -221,11 +277,12 @@ class Search {
       by_bytes.emplace(static_cast<double>(candidate.estimate.bytes), row);
     }
     for (int planned = 0; planned < most_lean_plans && !by_bytes.empty();) {
-      RankedGrid& candidate = rows_[std::get<1>(by_bytes.top())];
+      const std::size_t row = row_of(by_bytes.top());
       by_bytes.pop();
-      if (!plan(candidate)) continue;
+      plan_at_once(row, by_bytes, [](std::size_t) { return true; });
+      if (!plan(row)) continue;
       ++planned;
-      take_if_leaner(candidate);
+      take_if_leaner(rows_[row]);
     }
   }
 
@@ -240,7 +297,9 @@ class Search {
   const GridSearchOptions& options_;
   std::vector<RankedGrid> rows_;
   std::vector<std::size_t> large_;
+  std::vector<std::size_t> with_room_;  // planned ones that keep everything
   Queue bounded_;
+  std::map<std::size_t, Planned> outcomes_;  // by row
   GridSearch result_;
   std::int64_t micro_batches_ = 0;  // of what was planned
   double last_wanted_ = std::numeric_limits<double>::infinity();

@@ -21,8 +21,9 @@ struct GridOutcome {
   std::vector<std::int64_t> peak_bytes;  // by stage
   std::vector<std::string> plans;        // by stage
   bool passes_overlap = false;           // of two that the schedule lets, on some stage
-  double inside_traffic = 0;   // bytes a step that some rank sends over links inside its node
-  double between_traffic = 0;  // over links that leave it
+  bool keeps_everything = false;  // nothing runs again, and more bytes would make nothing faster
+  double inside_traffic = 0;      // bytes a step that some rank sends over links inside its node
+  double between_traffic = 0;     // over links that leave it
   // Of the busiest stage: the largest is what binds.
   std::vector<std::pair<std::string, double>> parts;  // name, seconds
 };
@@ -47,6 +48,8 @@ struct GridSearchOptions {
   // until so many layouts that fit were found, or four times as many micro-batches and one.
   std::int64_t most_micro_batches = 2'000;
   std::size_t least_layouts = 12;
+  // So many that may come next are planned at the same time, in threads: the answer is the same.
+  int at_once = 1;
   std::function<void(std::int64_t done, std::int64_t total, const std::string& what)> progress;
 };
 
@@ -69,7 +72,9 @@ struct GridSearch {
 
 // `plan` makes Programs of a candidate; an equal candidate always gets an equal answer, so that the
 // search is a function of its arguments. Never faster than the estimator's bounds. It throws
-// ConfigError where the candidate cannot be planned, which leaves that one out.
+// ConfigError where the candidate cannot be planned, which leaves that one out. Where several are
+// planned at once, threads call it at the same time, also for candidates that turn out not to
+// matter.
 GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
                         std::int64_t budget_bytes,
                         const std::function<GridOutcome(const GridCandidate&)>& plan,

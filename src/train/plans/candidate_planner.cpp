@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/in_threads.hpp"
+#include "base/index.hpp"
 #include "plan/grid/block_planner.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/program/passes_overlap.hpp"
@@ -64,71 +65,84 @@ plan::GridPins pins_of(const GridSearchRequest& wish) {
 
 }  // namespace
 
+bool CandidatePlanner::is_measured(const plan::GridCandidate& candidate) const {
+  return setup_of(candidate).measured;
+}
+
 plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
-  const Setup whole = setup_of(candidate);
+  const Setup whole = setup_of(candidate).whole;
+  plan::GridOutcome outcome;
   if (names_plan(whole)) {
     try {
       return plan_by_node(candidate);
     } catch (const PlanError& error) {
-      plan::GridOutcome outcome;
       outcome.needed_bytes = error.needed_bytes();
       return outcome;
     }
   }
   const plan::GridLinks links(wish_.cluster, whole.grid);
   const int stages = candidate.shape.pipeline;
-  programs_.assign(static_cast<std::size_t>(stages), {});
-  needed_.assign(static_cast<std::size_t>(stages), 0);
-  as_declared_.assign(static_cast<std::size_t>(stages), 1);
-  in_threads(stages, [&](int stage) { plan_stage(whole, links, stage); });
-  plan::GridOutcome outcome;
-  outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
-  if (outcome.needed_bytes == 0) outcome.needed_bytes = floor_beyond_budget(whole);
-  outcome.fits = outcome.needed_bytes == 0;
-  if (outcome.fits) replay(links, outcome);
+  std::vector<StageByBlocks> planned(as_index(stages));
+  in_threads(stages,
+             [&](int stage) { planned[as_index(stage)] = plan_stage(whole, links, stage); });
+  std::vector<plan::Program> programs;
+  bool keeps_everything = true;
+  for (StageByBlocks& stage : planned) {
+    keeps_everything = keeps_everything && stage.keeps_everything;
+    outcome.needed_bytes = std::max(outcome.needed_bytes, stage.needed_bytes);
+    programs.push_back(std::move(stage.program));
+  }
+  if (outcome.needed_bytes > 0) return outcome;
+  // Of a stage that is cut as it is declared the Program that was planned shows that it fits.
+  std::vector<std::int64_t> beyond(as_index(stages));
+  in_threads(stages, [&](int stage) {
+    if (!planned[as_index(stage)].as_declared)
+      beyond[as_index(stage)] = floor_beyond_budget(whole, stage);
+  });
+  outcome.needed_bytes = *std::max_element(beyond.begin(), beyond.end());
+  if (outcome.needed_bytes > 0) return outcome;
+  outcome = replay(links, std::move(programs));
+  outcome.keeps_everything = keeps_everything;
   return outcome;
 }
 
-// What a run takes at least, by its stages as they are declared, where that is more than the
-// budget; else 0. Of a stage that is cut as it is declared the Program that was planned shows that
-// it fits.
-std::int64_t CandidatePlanner::floor_beyond_budget(const Setup& whole) const {
-  std::int64_t beyond = 0;
-  for (int stage = 0; stage < whole.config.grid.pipeline; ++stage) {
-    if (as_declared_[static_cast<std::size_t>(stage)] != 0) continue;
-    try {
-      floor_of_stage(whole, stage, wish_.budget_bytes, whole.config.memory.plan,
-                     Effort::FirstThatFits);
-    } catch (const PlanError& error) {
-      beyond = std::max(beyond, error.needed_bytes());
-    }
+// What a run takes at least by a stage as it is declared, where that is more than the budget; else
+// 0.
+std::int64_t CandidatePlanner::floor_beyond_budget(const Setup& whole, int stage) const {
+  try {
+    floor_of_stage(whole, stage, wish_.budget_bytes, whole.config.memory.plan,
+                   Effort::FirstThatFits);
+  } catch (const PlanError& error) {
+    return error.needed_bytes();
   }
-  return beyond;
+  return 0;
 }
 
-plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate) {
-  const Setup whole = setup_of(candidate);
+plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate) const {
+  const Setup whole = setup_of(candidate).whole;
   const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
-  programs_.clear();
+  std::vector<plan::Program> programs;
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     const PlannedStage& planned = grid.stages[stage];
-    programs_.push_back(program_of_rank(planned.setup, planned.choice.program,
-                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
+    programs.push_back(program_of_rank(planned.setup, planned.choice.program,
+                                       whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
-  plan::GridOutcome outcome;
-  outcome.fits = true;
-  replay(plan::GridLinks(wish_.cluster, whole.grid), outcome);
-  return outcome;
+  return replay(plan::GridLinks(wish_.cluster, whole.grid), std::move(programs));
 }
 
-Setup CandidatePlanner::setup_of(const plan::GridCandidate& candidate) {
-  Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads, 0,
-                           device_facts(wish_.config, wish_.cluster));
-  measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
-  return whole;
+CandidatePlanner::MeasuredSetup CandidatePlanner::setup_of(
+    const plan::GridCandidate& candidate) const {
+  MeasuredSetup made;
+  made.whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads, 0,
+                          device_facts(wish_.config, wish_.cluster));
+  made.measured = apply_cluster(wish_.cluster, wish_.costs, made.whole);
+  return made;
 }
 
-void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
+CandidatePlanner::StageByBlocks CandidatePlanner::plan_stage(const Setup& whole,
+                                                             const plan::GridLinks& links,
+                                                             int stage) {
+  StageByBlocks found;
   std::int64_t reserved_bytes = 0;
   try {
     Setup setup = setup_of_stage(whole, stage);
@@ -139,8 +153,8 @@ void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& lin
     std::optional<int> known;
     {
       const std::lock_guard lock(mutex_);
-      const auto found = known_.find(kind);
-      if (found != known_.end()) known = found->second;
+      const auto at = known_.find(kind);
+      if (at != known_.end()) known = at->second;
     }
     check_evaluation(setup, room.budget_bytes);
     plan::BlockPlan planned =
@@ -149,14 +163,13 @@ void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& lin
       const std::lock_guard lock(mutex_);
       known_[kind] = planned.index;
     }
-    as_declared_[static_cast<std::size_t>(stage)] = is_as_declared(whole, stage, setup) ? 1 : 0;
-    Choice choice;
-    choice.program = std::move(planned.program);
-    programs_[static_cast<std::size_t>(stage)] =
-        program_of_rank(setup, choice.program, whole.grid.rank_of({0, stage, 0}));
+    found.keeps_everything = planned.keeps_everything;
+    found.as_declared = is_as_declared(whole, stage, setup);
+    found.program = program_of_rank(setup, planned.program, whole.grid.rank_of({0, stage, 0}));
   } catch (const PlanError& error) {
-    needed_[static_cast<std::size_t>(stage)] = error.needed_bytes() + reserved_bytes;
+    found.needed_bytes = error.needed_bytes() + reserved_bytes;
   }
+  return found;
 }
 
 // Validation is under the same budget.
@@ -170,15 +183,18 @@ void CandidatePlanner::check_evaluation(const Setup& setup, std::int64_t budget_
   if (peak > budget_bytes) throw PlanError(peak, budget_bytes, "for validation");
 }
 
-void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {
-  const StepPartsOfStages stages(programs_, &links);
-  for (const plan::Program& program : programs_) {
+plan::GridOutcome CandidatePlanner::replay(const plan::GridLinks& links,
+                                           std::vector<plan::Program> programs) const {
+  plan::GridOutcome outcome;
+  outcome.fits = true;
+  const StepPartsOfStages stages(programs, &links);
+  for (const plan::Program& program : programs) {
     outcome.peak_bytes.push_back(program.peak_bytes);
     outcome.plans.push_back(program.name);
     outcome.passes_overlap |= plan::passes_overlap(program);
   }
   const std::vector<plan::Prediction> predictions =
-      plan::replay_pipeline(std::move(programs_), overlap_of(&wish_.cluster));
+      plan::replay_pipeline(std::move(programs), overlap_of(&wish_.cluster));
   for (const auto& prediction : predictions)
     outcome.seconds = std::max(outcome.seconds, prediction.seconds);
   StepParts parts = stages.of(predictions);
@@ -186,6 +202,7 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
   outcome.inside_traffic = parts.inside_traffic;
   outcome.between_traffic = parts.between_traffic;
   outcome.parts = std::move(parts.parts);
+  return outcome;
 }
 
 bool names_plan(const Setup& setup) {

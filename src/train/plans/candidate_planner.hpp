@@ -14,35 +14,43 @@
 
 namespace garonne::train {
 
-// One candidate after the other: Programs of all stages, replayed together. `wish` outlives it.
+// Programs of all stages of a candidate, replayed together. Threads may plan candidates at the same
+// time. `wish` outlives it.
 class CandidatePlanner {
  public:
   explicit CandidatePlanner(const GridSearchRequest& wish) : wish_(wish) {}
 
-  // Whether all seconds of nodes of the candidate before were measured.
-  bool measured() const { return measured_; }
+  // Whether all seconds of nodes of the candidate were measured.
+  bool is_measured(const plan::GridCandidate& candidate) const;
 
   // By blocks, or by memory.plan where that names a way; an equal candidate gets an equal answer.
   // Throws ConfigError where it cannot be planned.
   plan::GridOutcome plan(const plan::GridCandidate& candidate);
   // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
   // the smallest budget of the candidate.
-  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate);
+  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate) const;
 
  private:
-  Setup setup_of(const plan::GridCandidate& candidate);
-  void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage);
-  std::int64_t floor_beyond_budget(const Setup& whole) const;
+  struct MeasuredSetup {
+    Setup whole;
+    bool measured = false;
+  };
+  // By blocks.
+  struct StageByBlocks {
+    plan::Program program;          // none where the stage does not fit
+    std::int64_t needed_bytes = 0;  // 0: it fits
+    bool as_declared = true;        // its seconds cut it as it is declared
+    bool keeps_everything = false;  // GridOutcome
+  };
+  MeasuredSetup setup_of(const plan::GridCandidate& candidate) const;
+  StageByBlocks plan_stage(const Setup& whole, const plan::GridLinks& links, int stage);
+  std::int64_t floor_beyond_budget(const Setup& whole, int stage) const;
   static void check_evaluation(const Setup& setup, std::int64_t budget_bytes);
-  void replay(const plan::GridLinks& links, plan::GridOutcome& outcome);
+  plan::GridOutcome replay(const plan::GridLinks& links, std::vector<plan::Program> programs) const;
 
   const GridSearchRequest& wish_;
   std::map<std::string, int> known_;  // by kind of stage: the index of its family
-  std::mutex mutex_;
-  std::vector<plan::Program> programs_;  // by stage
-  std::vector<std::int64_t> needed_;     // by stage; 0 = it fits
-  std::vector<char> as_declared_;        // by stage: whether its seconds cut it as it is declared
-  bool measured_ = false;
+  std::mutex mutex_;                  // of it
 };
 
 // Whether memory.plan of a setup names how grids are planned.

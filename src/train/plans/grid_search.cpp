@@ -5,11 +5,15 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/in_threads.hpp"
 #include "base/key_limits.hpp"
 #include "train/plans/candidate_planner.hpp"
 
 namespace garonne::train {
 namespace {
+
+// Programs of thousands of devices take hundreds of megabytes a candidate.
+constexpr int most_planned_at_once = 8;
 
 void scale_link(double factor, plan::Link& link) {
   link.bytes_per_second *= factor;
@@ -160,10 +164,11 @@ GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish) {
   if (candidates.empty() && !wish.pinned.empty()) refuse_pins(wish);
   const auto search_within = [&](const GridSearchRequest& within, CandidatePlanner& planner) {
     plan::GridEstimator estimator = estimator_of(within, model);
+    plan::GridSearchOptions options = within.options;
+    options.at_once = std::min(usable_cores(), most_planned_at_once);
     return plan::search_grids(
         candidates, estimator, may_leave_device(model) ? most_key_bytes : within.budget_bytes,
-        [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); },
-        within.options);
+        [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); }, options);
   };
   CandidatePlanner planner(wish);
   GridSearchAnswer answer;
@@ -190,7 +195,7 @@ GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish) {
     search.best.push_back(search.leanest);
     answer.by_node = true;
   }
-  answer.measured = planner.measured();
+  answer.measured = planner.is_measured(search.best.front().candidate);
   if (wish.tolerance > 0) {
     const std::int64_t micro_batch = search.best.front().candidate.micro_batch;
     answer.other_rates = with_other_rates(wish, search, micro_batch);

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "base/error.hpp"
 #include "plan/grid/block_planner.hpp"
@@ -243,6 +246,123 @@ TEST(GridSearch, FindsTheTenBestOfAll) {
       EXPECT_LT(quick.planned, all.planned / 2);
       EXPECT_GT(all.refused, 0);
     }
+  }
+}
+
+// Whoever plans, in whatever order it is through: what the search says is the same.
+TEST(GridSearch, IsTheSameHoweverManyArePlannedAtOnce) {
+  StepShape step = test::step_shape(1, 1, 4 << 20);
+  step.update_seconds_per_element = 1e-10;
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  for (const std::int64_t budget :
+       {std::int64_t{1} << 20, std::int64_t{200} << 20, std::int64_t{600} << 20}) {
+    GridEstimator estimator(small_cluster(), budget, step,
+                            [](int tensor, bool, std::int64_t micro_batch) {
+                              return made_up_blocks(tensor, micro_batch);
+                            });
+    std::map<std::string, GridOutcome> outcomes;
+    for (const GridCandidate& candidate : candidates) {
+      try {
+        outcomes[to_string(candidate)] = pretend(estimator, candidate, 1);
+      } catch (const ConfigError&) {
+        continue;  // is refused before it is planned
+      }
+    }
+    const auto search = [&](int at_once, std::int64_t most_micro_batches) {
+      GridSearchOptions options;
+      options.at_once = at_once;
+      options.most_micro_batches = most_micro_batches;
+      return search_grids(
+          candidates, estimator, budget,
+          [&](const GridCandidate& candidate) {
+            if (candidate.schedule == "zb-h2" && candidate.shape.pipeline > 1)
+              throw ConfigError("grid.schedule", candidate.schedule, "is none of these");
+            return outcomes.at(to_string(candidate));
+          },
+          options);
+    };
+    for (const std::int64_t most_micro_batches : {std::int64_t{60}, std::int64_t{1'000'000}}) {
+      const GridSearch one = search(1, most_micro_batches);
+      for (const int at_once : {2, 3, 16}) {
+        const GridSearch some = search(at_once, most_micro_batches);
+        EXPECT_EQ(some.planned, one.planned);
+        EXPECT_EQ(some.proven, one.proven);
+        EXPECT_EQ(some.too_large, one.too_large);
+        ASSERT_EQ(some.unplanned.size(), one.unplanned.size());
+        for (std::size_t k = 0; k < one.unplanned.size(); ++k)
+          EXPECT_EQ(some.unplanned[k].candidate, one.unplanned[k].candidate);
+        ASSERT_EQ(some.best.size(), one.best.size());
+        for (std::size_t k = 0; k < one.best.size(); ++k) {
+          EXPECT_EQ(some.best[k].candidate, one.best[k].candidate);
+          EXPECT_EQ(some.best[k].outcome.seconds, one.best[k].outcome.seconds);
+        }
+        EXPECT_EQ(some.leanest.candidate, one.leanest.candidate);
+      }
+    }
+  }
+}
+
+// What is planned ahead and fails is no matter where its turn does not come; where it does, it is
+// told.
+TEST(GridSearch, FailuresOfWhatIsPlannedAheadWaitForTheirTurn) {
+  StepShape step = test::step_shape(1, 1, 4 << 20);
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  const std::int64_t budget = std::int64_t{600} << 20;
+  GridEstimator estimator(small_cluster(), budget, step,
+                          [](int tensor, bool, std::int64_t micro_batch) {
+                            return made_up_blocks(tensor, micro_batch);
+                          });
+  std::mutex mutex;
+  std::vector<std::string> asked;
+  const auto search = [&](int at_once, const std::string& fails) {
+    asked.clear();
+    GridSearchOptions options;
+    options.at_once = at_once;
+    options.best = 1;
+    return search_grids(
+        candidates, estimator, budget,
+        [&](const GridCandidate& candidate) {
+          const std::lock_guard lock(mutex);
+          asked.push_back(to_string(candidate));
+          if (asked.back() == fails) throw std::runtime_error(fails);
+          GridOutcome outcome;
+          outcome.fits = true;
+          outcome.seconds = 1e-9;  // no other can be faster
+          return outcome;
+        },
+        options);
+  };
+  const std::string first = to_string(search(1, "").best.front().candidate);
+  ASSERT_EQ(asked.size(), 1u);
+  search(4, "");
+  ASSERT_EQ(asked.size(), 4u);
+  const auto other = std::find_if(asked.begin(), asked.end(),
+                                  [&](const std::string& name) { return name != first; });
+  const std::string ahead = *other;
+  EXPECT_EQ(to_string(search(4, ahead).best.front().candidate), first);
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), ahead), 1);
+  EXPECT_THROW(search(4, first), std::runtime_error);
+}
+
+TEST(GridSearch, DoesNotPlanZeroTwoOfPipelinesWhereOneHasRoom) {
+  StepShape step = test::step_shape(1, 1, 4 << 20);
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  const std::int64_t budget = std::int64_t{1} << 40;
+  GridEstimator estimator(small_cluster(), budget, step,
+                          [](int tensor, bool, std::int64_t micro_batch) {
+                            return made_up_blocks(tensor, micro_batch);
+                          });
+  for (const bool has_room : {false, true}) {
+    int in_pipelines = 0;
+    const auto plan = [&](const GridCandidate& candidate) {
+      in_pipelines += candidate.zero == 2 && candidate.shape.pipeline > 1;
+      GridOutcome outcome = pretend(estimator, candidate, 0);
+      outcome.seconds = estimator.estimate(candidate).seconds;
+      outcome.keeps_everything = has_room;
+      return outcome;
+    };
+    const GridSearch search = search_grids(candidates, estimator, budget, plan, {});
+    EXPECT_EQ(in_pipelines == 0, has_room) << in_pipelines << " of " << search.planned;
   }
 }
 
