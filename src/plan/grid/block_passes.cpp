@@ -23,8 +23,8 @@ void PassClock::run(const PassSeconds& pass) {
   now_ = std::max(now_ + pass.device, issued_);
 }
 
-void PassClock::start_with(const std::vector<PassSeconds>& micro_batch,
-                           std::int64_t micro_batches) {
+void PassClock::start_with(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches,
+                           bool host_waits) {
   expect(issued_ == 0 && now_ == 0 && micro_batches > 0, "a step starts with its micro-batches");
   double computed = 0;
   for (const PassSeconds& pass : micro_batch) {
@@ -34,6 +34,11 @@ void PassClock::start_with(const std::vector<PassSeconds>& micro_batch,
   // The last pass that waits for the host is in the first micro-batch or in the last one: between
   // them all take as long as the slower of the two does.
   const auto further = static_cast<double>(micro_batches - 1);
+  if (host_waits) {
+    issued_ += further * now_;
+    now_ += further * now_;
+    return;
+  }
   now_ += further * std::max(issued_, computed);
   issued_ += further * issued_;
 }

@@ -24,7 +24,9 @@ class PassClock {
  public:
   void run(const PassSeconds& pass);
   // So many micro-batches that pass one after the other from the start of the clock on.
-  void start_with(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches);
+  // `host_waits`: it issues a micro-batch when the one before is through.
+  void start_with(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches,
+                  bool host_waits);
   // The device does nothing for so long.
   void wait(double seconds) { now_ += seconds; }
   double now() const { return now_; }

@@ -26,7 +26,6 @@ BlockPlan build(const ModelGraph& graph, const StepShape& step, const BlockFamil
   plan.program.seconds = plan.prediction.seconds;
   plan.index = index;
   plan.least_bytes = made.least_bytes;
-  plan.keeps_everything = index == 0 && made.wanted_bytes == 0;
   return plan;
 }
 
@@ -86,7 +85,6 @@ BlockPlan plan_by_blocks(const ModelGraph& graph, const StepShape& step, std::in
   lean.gathers_ahead = 0;
   lean.messages_first = false;
   plan = first_that_fits(graph, lean, family, budget_bytes, std::nullopt);
-  plan.keeps_everything = false;
   if (plan.prediction.peak_bytes > budget_bytes)
     throw PlanError(plan.prediction.peak_bytes, budget_bytes, "");
   plan.program.name += ", least communication under way";

@@ -15,8 +15,6 @@ struct BlockPlan {
   Prediction prediction;
   int index = 0;                 // into the stage's BlockFamily
   std::int64_t least_bytes = 0;  // its peak with one reduction under way
-  // Nothing runs again, and more bytes would make nothing faster.
-  bool keeps_everything = false;
 };
 
 // The first of the stage's BlockFamily whose Program fits, found by bisection. `known`: the index

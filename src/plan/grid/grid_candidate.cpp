@@ -69,12 +69,6 @@ bool same_but_for_schedule(const GridCandidate& a, const GridCandidate& b) {
   return same_layout(as_b, b);
 }
 
-bool is_no_faster_with_room(const GridCandidate& b, const GridCandidate& a) {
-  GridCandidate as_b = a;
-  as_b.zero = 2;
-  return a.zero == 1 && a.shape.pipeline > 1 && b == as_b;
-}
-
 std::string to_string(const GridCandidate& candidate) {
   std::string text = to_string(candidate.shape);
   if (candidate.sequence_parallel) text += " (sequence parallel)";

@@ -30,9 +30,6 @@ struct GridCandidate {
 bool same_layout(const GridCandidate& a, const GridCandidate& b);
 // Whether they differ in nothing but that and the pipeline schedule.
 bool same_but_for_schedule(const GridCandidate& a, const GridCandidate& b);
-// Whether `b` is no faster than `a` where `a` has room for everything: ZeRO 2 in a pipeline, where
-// gradients of micro-batches are summed whole, does what ZeRO 1 does, and moves shards besides.
-bool is_no_faster_with_room(const GridCandidate& b, const GridCandidate& a);
 // "data 4 × pipeline 2 × tensor 1, 1f1b, ZeRO 1, 8 micro-batches of 2".
 std::string to_string(const GridCandidate& candidate);
 

@@ -171,7 +171,7 @@ PassSeconds GridEstimator::squares(const GridCandidate& candidate, const Device&
 
 double GridEstimator::ending_seconds(const GridCandidate& candidate, const Device& device) const {
   // A host that has waited for messages has nothing issued ahead.
-  const bool waits = candidate.shape.pipeline > 1 && cluster_.software.waits_for_messages;
+  const bool waits = candidate.shape.pipeline > 1 && cluster_.software.host_waits;
   const auto taken = [&](const PassSeconds& pass) {
     return waits ? std::max(pass.device, pass.host) : pass.device;
   };
@@ -213,7 +213,7 @@ double GridEstimator::seconds_alone(const GridCandidate& candidate, const Model&
   }
   passes.insert(passes.end(), backward.rbegin(), backward.rend());
   PassClock clock;
-  clock.start_with(passes, candidate.micro_batches);
+  clock.start_with(passes, candidate.micro_batches, cluster_.software.host_waits);
   clock.wait(exposed);
   clock.run(squares(candidate, device));
   // As gradients come about.
@@ -398,7 +398,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
       costs.chunks.push_back({std::max(chunk.forward + with_forward, gathering),
                               std::max(chunk.backward + again, gathering - chunk.weight),
                               chunk.weight});
-      if (piped && cluster_.software.waits_for_messages)
+      if (piped && cluster_.software.host_waits)
         wait_for_host(chunk.issue, kept.again[c].host, costs.chunks.back());
       backward += chunk.backward + again + chunk.weight;
     }
@@ -415,12 +415,12 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   } else {
     const Device::Chunk& last = devices.back().chunks[0];
     costs.hop_seconds = hop_seconds(candidate, model.blocks[as_index(last.first)], shape);
-    if (cluster_.software.waits_for_messages) send_before_going_on(schedule, costs);
+    if (cluster_.software.host_waits) send_before_going_on(schedule, costs);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
     const auto ended = [&](std::size_t r) { return outcome.timeline[r].back().end + exposed[r]; };
     for (std::size_t r = 0; r < devices.size(); ++r) {
-      const double tied = tied_seconds(candidate, devices[r], static_cast<int>(r),
-                                       cluster_.software.waits_for_messages);
+      const double tied =
+          tied_seconds(candidate, devices[r], static_cast<int>(r), cluster_.software.host_waits);
       const double other = tied > 0 ? ended(as_index(devices[r].tied.device)) : 0;
       reduced = std::max(reduced, std::max(ended(r), other) + tied);
     }

@@ -136,19 +136,16 @@ class Search {
       const std::size_t row = row_of(estimated.top());
       estimated.pop();
       if (rows_[row].bounds.seconds >= limit) continue;
-      if (!options_.exhaustive && is_known_no_faster(row)) continue;
       if (!options_.exhaustive && has_planned_enough()) {
         gave_up = true;
         break;
       }
       note(result_.candidates, "planning " + to_string(rows_[row].candidate));
       plan_at_once(row, estimated, [&](std::size_t next) {
-        return options_.exhaustive ||
-               (rows_[next].bounds.seconds < limit && !is_known_no_faster(next));
+        return options_.exhaustive || rows_[next].bounds.seconds < limit;
       });
       if (!plan(row)) continue;
       micro_batches_ += rows_[row].candidate.micro_batches;
-      if (rows_[row].outcome.keeps_everything) with_room_.push_back(row);
       if (rows_[row].outcome.fits)
         take(rows_[row]);
       else
@@ -156,14 +153,6 @@ class Search {
     }
     result_.proven = !gave_up;
   }
-
-  // If those have room for everything.
-  bool is_no_faster_than_some(std::size_t row, const std::vector<std::size_t>& others) const {
-    return std::any_of(others.begin(), others.end(), [&](std::size_t other) {
-      return is_no_faster_with_room(rows_[row].candidate, rows_[other].candidate);
-    });
-  }
-  bool is_known_no_faster(std::size_t row) const { return is_no_faster_than_some(row, with_room_); }
 
   bool has_planned_enough() const {
     if (micro_batches_ < options_.most_micro_batches) return false;
@@ -225,8 +214,7 @@ class Search {
     std::vector<std::size_t> rows = {row};
     for (; !queue.empty() && rows.size() < as_index(options_.at_once); queue.pop()) {
       const std::size_t next = row_of(queue.top());
-      if (!outcomes_.contains(next) && wanted(next) && !is_no_faster_than_some(next, rows))
-        rows.push_back(next);
+      if (!outcomes_.contains(next) && wanted(next)) rows.push_back(next);
     }
     std::vector<Planned> planned(rows.size());
     in_threads(static_cast<int>(rows.size()), [&](int k) {
@@ -297,7 +285,6 @@ class Search {
   const GridSearchOptions& options_;
   std::vector<RankedGrid> rows_;
   std::vector<std::size_t> large_;
-  std::vector<std::size_t> with_room_;  // planned ones that keep everything
   Queue bounded_;
   std::map<std::size_t, Planned> outcomes_;  // by row
   GridSearch result_;

@@ -21,9 +21,8 @@ struct GridOutcome {
   std::vector<std::int64_t> peak_bytes;  // by stage
   std::vector<std::string> plans;        // by stage
   bool passes_overlap = false;           // of two that the schedule lets, on some stage
-  bool keeps_everything = false;  // nothing runs again, and more bytes would make nothing faster
-  double inside_traffic = 0;      // bytes a step that some rank sends over links inside its node
-  double between_traffic = 0;     // over links that leave it
+  double inside_traffic = 0;   // bytes a step that some rank sends over links inside its node
+  double between_traffic = 0;  // over links that leave it
   // Of the busiest stage: the largest is what binds.
   std::vector<std::pair<std::string, double>> parts;  // name, seconds
 };

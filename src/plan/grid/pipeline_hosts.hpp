@@ -1,5 +1,5 @@
 // Estimates of pipelines whose hosts wait for messages between stages (plan/model/software.hpp), as
-// the replay of their Programs has them (HostAtMessages::Waits).
+// the replay of their Programs has them (HostIssue::Waits).
 #pragma once
 
 #include "plan/pipeline/simulation.hpp"

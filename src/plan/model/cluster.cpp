@@ -180,7 +180,7 @@ std::string to_toml(const Cluster& cluster) {
     file.text("gradient_sums",
               cluster.software.gradient_sums == GradientSums::Compute ? "compute" : "float32");
   }
-  if (cluster.software.waits_for_messages)
+  if (cluster.software.host_waits)
     file.text("host", cluster.software.waits_for_operations ? "blocks" : "waits");
   if (!cluster.software.overlaps_reductions) file.line("overlap_reductions", "false");
   if (!cluster.software.overlaps_collectives) file.line("overlap_collectives", "false");

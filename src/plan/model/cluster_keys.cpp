@@ -72,20 +72,21 @@ std::int64_t bytes_of(const TomlEntry& entry, std::int64_t least = 1) {
   if (const auto* text = std::get_if<std::string>(&entry.value))
     bytes = parse_bytes(*text).value_or(0);
   if (bytes <= 0) {
-    refuse_entry(entry,
-           fmt::format("must be a number of bytes such as \"80 GiB\"; units are {}", byte_units));
+    refuse_entry(entry, fmt::format("must be a number of bytes such as \"80 GiB\"; units are {}",
+                                    byte_units));
   }
   if (bytes < least) {
     refuse_entry(entry, fmt::format("is {} bytes, and must be at least {}; write the unit, such as "
-                              "\"80 GB\"",
-                              bytes, format_bytes(least)));
+                                    "\"80 GB\"",
+                                    bytes, format_bytes(least)));
   }
   return bytes;
 }
 
 void expect_plausible(const TomlEntry& entry, double given, const Plausible& range) {
   if (given >= range.least && given <= range.most) return;
-  refuse_entry(entry, fmt::format("must be {}, from {:g} to {:g}", range.what, range.least, range.most));
+  refuse_entry(entry,
+               fmt::format("must be {}, from {:g} to {:g}", range.what, range.least, range.most));
 }
 
 std::int64_t integer_of(const TomlEntry& entry, std::int64_t most) {
@@ -103,7 +104,7 @@ void set_list(const TomlEntry& entry, std::vector<Element>& elements, const Give
   if (elements.empty()) elements.resize(numbers->size());
   if (elements.size() != numbers->size()) {
     refuse_entry(entry, fmt::format("has {} numbers where the other lists of its table have {}",
-                              numbers->size(), elements.size()));
+                                    numbers->size(), elements.size()));
   }
   for (std::size_t k = 0; k < elements.size(); ++k) give(elements[k], (*numbers)[k]);
 }
@@ -151,7 +152,7 @@ class KeyTable {
       const double given = number_of(entry);
       if (!(given <= most) || given < 0 || (given == 0 && !may_be_zero)) {
         refuse_entry(entry, fmt::format("must be {} 0{}", may_be_zero ? "at least" : "above",
-                                  most < 1e300 ? fmt::format(" and at most {}", most) : ""));
+                                        most < 1e300 ? fmt::format(" and at most {}", most) : ""));
       }
       access(cluster) = given;
     });
@@ -295,7 +296,7 @@ void add_software_keys(KeyTable& table) {
                std::array{GradientSums::Fused, GradientSums::Compute, GradientSums::Float32}[word];
          });
   choice("software.host", {"ahead", "waits", "blocks"}, [](Software& software, std::size_t word) {
-    software.waits_for_messages = word > 0;
+    software.host_waits = word > 0;
     software.waits_for_operations = word == 2;
   });
   table.truth("software.overlap_reductions",

@@ -37,8 +37,9 @@ struct Software {
   // as many, since they wait for the slowest of their hosts.
   double collective_issue_seconds = 0;
   // The host issues nothing before a message between stages has come, or gone, and its device
-  // computes nothing meanwhile; else it is ahead of the device.
-  bool waits_for_messages = false;
+  // computes nothing meanwhile; nor does it load a micro-batch before the device is through with
+  // the one before. Else it is ahead of the device.
+  bool host_waits = false;
   // Nor before the operation has ended that it issued last.
   bool waits_for_operations = false;
   // What is on its way while the device computes; else that stands still until it has ended.

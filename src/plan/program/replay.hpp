@@ -74,13 +74,14 @@ Prediction replay(const Program& program);
 // needs what another has not made yet waits. `programs[r]` is rank r's.
 std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 
-// What the host does where its rank waits for a message of the pipeline.
-enum class HostAtMessages { IssuesAhead, Waits };
+// What the host does where its rank waits for a message of the pipeline, and where it loads a
+// micro-batch: it may wait until the device is through with all before.
+enum class HostIssue { Ahead, Waits };
 
 // What goes on beside what a rank computes. Where something does not, Compute stands still from
 // when it is issued until it has ended; Programs and bytes are the same.
 struct Overlap {
-  HostAtMessages host = HostAtMessages::IssuesAhead;
+  HostIssue host = HostIssue::Ahead;
   bool reductions = true;   // sums of gradients over ranks, but tensor ranks
   bool collectives = true;  // sums over tensor ranks, and what passes exchange beside others
   bool copies = true;       // between tiers

@@ -240,7 +240,7 @@ class Meetings {
       if (!goes_on_beside(instruction)) walk.stands_for = walk.next;
       ++walk.next;
       start_issued(rank);
-      if (overlap_.host == HostAtMessages::Waits && instruction.operation == Operation::Send)
+      if (overlap_.host == HostIssue::Waits && instruction.operation == Operation::Send)
         stand_still(walk, at + instruction.seconds);
       return true;
     }
@@ -250,6 +250,8 @@ class Meetings {
     } else if (instruction.operation == Operation::Wait) {
       if (!wait(rank, instruction)) return false;
     } else {
+      if (overlap_.host == HostIssue::Waits && instruction.operation == Operation::Load)
+        walk.clock.hold_host(walk.clock.now());
       walk.clock.issue(instruction.issue_seconds);
       walk.clock.compute(instruction.seconds);
     }
@@ -372,8 +374,7 @@ class Meetings {
     if (!end) return false;
     walk.clock.issue(instruction.issue_seconds);
     walk.clock.compute(instruction.seconds);
-    if (overlap_.host == HostAtMessages::Waits &&
-        is_message(instruction_of(rank, waited).operation))
+    if (overlap_.host == HostIssue::Waits && is_message(instruction_of(rank, waited).operation))
       walk.clock.hold_host(*end);
     return stand_until_end(rank, waited);
   }

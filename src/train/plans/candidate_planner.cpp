@@ -86,9 +86,7 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
   in_threads(stages,
              [&](int stage) { planned[as_index(stage)] = plan_stage(whole, links, stage); });
   std::vector<plan::Program> programs;
-  bool keeps_everything = true;
   for (StageByBlocks& stage : planned) {
-    keeps_everything = keeps_everything && stage.keeps_everything;
     outcome.needed_bytes = std::max(outcome.needed_bytes, stage.needed_bytes);
     programs.push_back(std::move(stage.program));
   }
@@ -101,9 +99,7 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
   });
   outcome.needed_bytes = *std::max_element(beyond.begin(), beyond.end());
   if (outcome.needed_bytes > 0) return outcome;
-  outcome = replay(links, std::move(programs));
-  outcome.keeps_everything = keeps_everything;
-  return outcome;
+  return replay(links, std::move(programs));
 }
 
 // What a run takes at least by a stage as it is declared, where that is more than the budget; else
@@ -163,7 +159,6 @@ CandidatePlanner::StageByBlocks CandidatePlanner::plan_stage(const Setup& whole,
       const std::lock_guard lock(mutex_);
       known_[kind] = planned.index;
     }
-    found.keeps_everything = planned.keeps_everything;
     found.as_declared = is_as_declared(whole, stage, setup);
     found.program = program_of_rank(setup, planned.program, whole.grid.rank_of({0, stage, 0}));
   } catch (const PlanError& error) {

@@ -40,7 +40,6 @@ class CandidatePlanner {
     plan::Program program;          // none where the stage does not fit
     std::int64_t needed_bytes = 0;  // 0: it fits
     bool as_declared = true;        // its seconds cut it as it is declared
-    bool keeps_everything = false;  // GridOutcome
   };
   MeasuredSetup setup_of(const plan::GridCandidate& candidate) const;
   StageByBlocks plan_stage(const Setup& whole, const plan::GridLinks& links, int stage);

@@ -126,9 +126,8 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
 plan::Overlap overlap_of(const plan::Cluster* cluster) {
   if (cluster == nullptr) return {};
   const plan::Software& software = cluster->software;
-  return {
-      software.waits_for_messages ? plan::HostAtMessages::Waits : plan::HostAtMessages::IssuesAhead,
-      software.overlaps_reductions, software.overlaps_collectives, software.overlaps_copies};
+  return {software.host_waits ? plan::HostIssue::Waits : plan::HostIssue::Ahead,
+          software.overlaps_reductions, software.overlaps_collectives, software.overlaps_copies};
 }
 
 void set_links(const plan::GridLinks& links, int stage, Setup& setup) {

@@ -9,16 +9,23 @@
 namespace garonne::plan {
 namespace {
 
-double one_after_the_other(const std::vector<PassSeconds>& micro_batch, int micro_batches) {
+struct Reached {
+  double now = 0;
+  double issued = 0;
+};
+
+Reached one_after_the_other(const std::vector<PassSeconds>& micro_batch, int micro_batches,
+                            bool host_waits) {
   double issued = 0;
   double now = 0;
   for (int m = 0; m < micro_batches; ++m) {
+    if (host_waits) issued = now;
     for (const PassSeconds& pass : micro_batch) {
       issued += pass.host;
       now = std::max(now + pass.device, issued);
     }
   }
-  return now;
+  return {now, issued};
 }
 
 TEST(BlockPasses, TakeAsLongTogetherAsOneAfterTheOther) {
@@ -36,14 +43,16 @@ TEST(BlockPasses, TakeAsLongTogetherAsOneAfterTheOther) {
       computed += pass.device;
     }
     const int micro_batches = 1 + static_cast<int>(random() % 40);
-    const double expected = one_after_the_other(passes, micro_batches);
-    PassClock clock;
-    clock.start_with(passes, micro_batches);
-    EXPECT_NEAR(clock.now(), expected, 1e-12 * expected) << number;
-    // What is last waits for all that was issued before.
-    const PassSeconds last{0, 1};
-    clock.run(last);
-    EXPECT_NEAR(clock.now(), std::max(expected, micro_batches * issued + 1), 1e-12 * expected);
+    for (const bool host_waits : {false, true}) {
+      const Reached expected = one_after_the_other(passes, micro_batches, host_waits);
+      PassClock clock;
+      clock.start_with(passes, micro_batches, host_waits);
+      EXPECT_NEAR(clock.now(), expected.now, 1e-12 * expected.now) << number;
+      // What is last waits for all that was issued before.
+      const PassSeconds last{0, 1};
+      clock.run(last);
+      EXPECT_NEAR(clock.now(), std::max(expected.now, expected.issued + 1), 1e-12 * expected.now);
+    }
     bound_by_host += issued > computed;
   }
   EXPECT_GT(bound_by_host, 50);

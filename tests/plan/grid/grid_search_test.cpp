@@ -344,28 +344,6 @@ TEST(GridSearch, FailuresOfWhatIsPlannedAheadWaitForTheirTurn) {
   EXPECT_THROW(search(4, first), std::runtime_error);
 }
 
-TEST(GridSearch, DoesNotPlanZeroTwoOfPipelinesWhereOneHasRoom) {
-  StepShape step = test::step_shape(1, 1, 4 << 20);
-  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
-  const std::int64_t budget = std::int64_t{1} << 40;
-  GridEstimator estimator(small_cluster(), budget, step,
-                          [](int tensor, bool, std::int64_t micro_batch) {
-                            return made_up_blocks(tensor, micro_batch);
-                          });
-  for (const bool has_room : {false, true}) {
-    int in_pipelines = 0;
-    const auto plan = [&](const GridCandidate& candidate) {
-      in_pipelines += candidate.zero == 2 && candidate.shape.pipeline > 1;
-      GridOutcome outcome = pretend(estimator, candidate, 0);
-      outcome.seconds = estimator.estimate(candidate).seconds;
-      outcome.keeps_everything = has_room;
-      return outcome;
-    };
-    const GridSearch search = search_grids(candidates, estimator, budget, plan, {});
-    EXPECT_EQ(in_pipelines == 0, has_room) << in_pipelines << " of " << search.planned;
-  }
-}
-
 // Two schedules that take equally long, of which the second holds more: it would only push another
 // grid out of the ten.
 TEST(GridSearch, SchedulesThatTakeEquallyLongAreOneOfTheTen) {

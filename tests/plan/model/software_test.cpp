@@ -261,7 +261,7 @@ collective_issue_seconds = 1e-4
                           .gradient_sums = GradientSums::Float32,
                           .block_issue_seconds = 1e-3,
                           .collective_issue_seconds = 1e-4,
-                          .waits_for_messages = true,
+                          .host_waits = true,
                           .waits_for_operations = true};
   EXPECT_EQ(cluster.software, expected);
   EXPECT_EQ(parse_cluster(to_toml(cluster), "again").software, expected);
@@ -272,7 +272,7 @@ collective_issue_seconds = 1e-4
     return read.software;
   };
   EXPECT_EQ(software_of("stages = \"blocks\"\nhost = \"waits\"\n"),
-            (Software{.balances_stages = false, .waits_for_messages = true}));
+            (Software{.balances_stages = false, .host_waits = true}));
   EXPECT_EQ(software_of("overlap_reductions = false\n"), (Software{.overlaps_reductions = false}));
   EXPECT_EQ(software_of("overlap_collectives = false\noverlap_copies = true\n"),
             (Software{.overlaps_collectives = false}));

@@ -1,4 +1,5 @@
-// A host that issues ahead of its device, beside one that waits for each message of the pipeline.
+// A host that issues ahead of its device, beside one that waits for each message of the pipeline
+// and before it loads a micro-batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,9 +29,9 @@ ModelGraph slow_to_issue(int stages) {
   return graph;
 }
 
-// Messages take `message` seconds.
-double seconds_of(int stages, int micro_batches, const std::string& schedule_name,
-                  HostAtMessages host, double message = 0) {
+// Messages take `message` seconds, backwards `backward` of the device.
+double seconds_of(int stages, int micro_batches, const std::string& schedule_name, HostIssue host,
+                  double message = 0, double backward = 0) {
   const ModelGraph whole = slow_to_issue(stages);
   PipelineRequest request;
   request.stages = stages;
@@ -52,7 +53,7 @@ double seconds_of(int stages, int micro_batches, const std::string& schedule_nam
     programs.back().rank = stage;
     for (Instruction& instruction : programs.back().instructions) {
       const bool sent = is_message(instruction.operation);
-      instruction.seconds = sent ? message : 0;
+      instruction.seconds = sent ? message : is_backward(instruction.operation) ? backward : 0;
     }
   }
   double seconds = 0;
@@ -61,31 +62,31 @@ double seconds_of(int stages, int micro_batches, const std::string& schedule_nam
   return seconds;
 }
 
-TEST(HostAtMessages, IssuesAheadOfWhatItsDeviceWaitsFor) {
+TEST(HostIssue, IssuesAheadOfWhatItsDeviceWaitsFor) {
   // All hosts issue at once: a forward and a backward for each micro-batch.
   for (const int stages : {2, 4}) {
-    EXPECT_NEAR(seconds_of(stages, 1, "gpipe", HostAtMessages::IssuesAhead), 2 * issue, 1e-6);
-    EXPECT_NEAR(seconds_of(stages, 3, "gpipe", HostAtMessages::IssuesAhead), 6 * issue, 1e-6);
+    EXPECT_NEAR(seconds_of(stages, 1, "gpipe", HostIssue::Ahead), 2 * issue, 1e-6);
+    EXPECT_NEAR(seconds_of(stages, 3, "gpipe", HostIssue::Ahead), 6 * issue, 1e-6);
   }
 }
 
-TEST(HostAtMessages, ComputesNothingWhileWhatItMadeIsOnItsWay) {
+TEST(HostIssue, ComputesNothingWhileWhatItMadeIsOnItsWay) {
   // Of two stages the first sends each micro-batch before it begins with the next; the last of
   // gpipe's forwards is behind a pass and a message for each, the step behind as many backwards.
   constexpr double message = 0.25;
   for (const int micro_batches : {1, 2, 4}) {
-    EXPECT_NEAR(seconds_of(2, micro_batches, "gpipe", HostAtMessages::Waits, message),
+    EXPECT_NEAR(seconds_of(2, micro_batches, "gpipe", HostIssue::Waits, message),
                 2 * (micro_batches + 1) * issue + 2 * micro_batches * message, 1e-6)
         << micro_batches << " micro-batches";
   }
 }
 
-TEST(HostAtMessages, WaitsForThemBeforeItGoesOn) {
+TEST(HostIssue, WaitsForThemBeforeItGoesOn) {
   // As if it were the device that takes so long: (micro-batches + stages - 1) of both passes.
   for (const int stages : {2, 4}) {
     for (const int micro_batches : {1, 4}) {
       for (const char* schedule : {"gpipe", "1f1b"}) {
-        EXPECT_NEAR(seconds_of(stages, micro_batches, schedule, HostAtMessages::Waits),
+        EXPECT_NEAR(seconds_of(stages, micro_batches, schedule, HostIssue::Waits),
                     2 * (micro_batches + stages - 1) * issue, 1e-6)
             << schedule << " " << stages << " stages, " << micro_batches << " micro-batches";
       }
@@ -93,9 +94,20 @@ TEST(HostAtMessages, WaitsForThemBeforeItGoesOn) {
   }
 }
 
-TEST(HostAtMessages, IsNoMatterOfOneStage) {
-  EXPECT_EQ(seconds_of(1, 3, "gpipe", HostAtMessages::Waits),
-            seconds_of(1, 3, "gpipe", HostAtMessages::IssuesAhead));
+TEST(HostIssue, IsNoMatterOfOneStageWhoseDeviceIsThrough) {
+  EXPECT_EQ(seconds_of(1, 3, "gpipe", HostIssue::Waits),
+            seconds_of(1, 3, "gpipe", HostIssue::Ahead));
+}
+
+TEST(HostIssue, WaitsForTheDeviceBeforeItLoadsAMicroBatch) {
+  // Of a micro-batch the device begins when both passes are issued; ahead of it, only of the first.
+  constexpr double backward = 3;
+  for (const int micro_batches : {1, 2, 5}) {
+    EXPECT_NEAR(seconds_of(1, micro_batches, "gpipe", HostIssue::Waits, 0, backward),
+                micro_batches * (2 * issue + backward), 1e-6);
+    EXPECT_NEAR(seconds_of(1, micro_batches, "gpipe", HostIssue::Ahead, 0, backward),
+                2 * issue + micro_batches * backward, 1e-6);
+  }
 }
 
 }  // namespace
