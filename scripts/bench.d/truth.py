@@ -299,6 +299,15 @@ def memory_lines(rows):
     return lines
 
 
+def choice_line(rows):
+    """What somebody is offered, who is offered nothing that does not fit."""
+    fitting = [row for row in rows if row.get("seconds") and row["point"]["seconds"] and row["peak_bytes"] <= row["device_bytes"]]
+    regrets = [min(pairs)[1] / min(measured for _, measured in pairs) - 1 for pairs in groups_of(fitting).values()]
+    if not regrets:
+        return []
+    return [f"choice of those that fit by their plans, of {len(regrets)} groups of layouts: {100 * max(regrets):+.1f} % at most"]
+
+
 def constants_lines(constants, fitted):
     lines = [f"{len(constants)} fitted constants" + ("" if fitted else ", published figures in their place:")]
     for constant in constants:
@@ -339,7 +348,7 @@ def main():
                   + (f"{100 * (planned / measured - 1):>+7.1f} %" if planned and measured else f"{'-':>9}")
                   + f"{row.get('peak_bytes', 0) / 2**30:>10.1f}{row['point']['memory_gb'] or '-':>10}")
     lines, figures = table_of(rows)
-    print("\n".join([*lines, *memory_lines(rows), *constants_lines(constants, fitted)]))
+    print("\n".join([*lines, *memory_lines(rows), *choice_line(rows), *constants_lines(constants, fitted)]))
     print(f"{len(rows)} plans in {time.monotonic() - begun:.0f} s")
     if options.json:
         options.json.write_text(json.dumps({"figures": figures, "fitted": fitted, "constants": constants, "rows": rows}, indent=1) + "\n")
