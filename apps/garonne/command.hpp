@@ -28,7 +28,9 @@ struct ConfigOptions {
 
   RunConfig load() const;
 };
-std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command);
+enum class RunFile { Needed, Optional };
+std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command,
+                                                  RunFile file = RunFile::Needed);
 
 // What all ranks have to have alike before a command begins: the program itself, the command and
 // its options. `shows_help`: it ends with what --help or --version print.

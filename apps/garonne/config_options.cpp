@@ -29,9 +29,9 @@ std::string group_of(const KeySpec& key) {
 
 }  // namespace
 
-std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
+std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command, RunFile file) {
   auto options = std::make_shared<ConfigOptions>();
-  command.add_option("config", options->path, "run file (TOML)")->required();
+  command.add_option("config", options->path, "run file (TOML)")->required(file == RunFile::Needed);
   const RunConfig defaults;
   const bool listed = command.get_name() == command_that_lists_keys;
   const auto given = options->given;

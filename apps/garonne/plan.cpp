@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "base/bytes.hpp"
-#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_output.hpp"
@@ -13,7 +12,6 @@
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "exec/profile/cached_costs.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"
 #include "plan/model/cost_table.hpp"
@@ -22,6 +20,7 @@
 #include "plan_job.hpp"
 #include "plan_programs.hpp"
 #include "plan_search.hpp"
+#include "plan_target.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_search.hpp"
@@ -34,16 +33,12 @@
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
-#include "train/workload/described_fields.hpp"
 #include "train/workload/workload.hpp"
 
 namespace garonne::apps {
 namespace {
 
-struct PlanOptions {
-  std::int64_t ranks = 0;             // 0 = the grid's
-  std::int64_t devices_per_node = 0;  // 0 = the cluster's, or all on one
-  std::string cluster;                // file; empty = this machine
+struct PlanOptions : TargetOptions {
   bool search = false;
   bool exhaustive = false;
   std::string planners;
@@ -55,13 +50,8 @@ struct PlanOptions {
   std::string graph_path;
   std::string program_directory;
   std::optional<std::string> sweep;
-  std::optional<std::string> fields;
   std::shared_ptr<JobOptions> job;
 };
-
-std::int64_t ranks_of(const RunConfig& config) {
-  return config.grid.data * config.grid.pipeline * config.grid.tensor;
-}
 
 ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
                     const train::DataFacts& facts, int threads, const plan::CostTable& costs) {
@@ -105,14 +95,6 @@ void write_problems(const train::Setup& setup, const PlanOptions& options) {
   write_file_durably(options.chain_path, json_text(plan::to_json(problem.chain->chain), 1) + "\n");
 }
 
-void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t on_node) {
-  if (ranks <= on_node * cluster.nodes) return;
-  throw ConfigError("--ranks", fmt::format("{}", ranks),
-                    fmt::format("are more than the {} of {} ({} of {})",
-                                counted(on_node * cluster.nodes, "device"), cluster.name,
-                                counted(cluster.nodes, "node"), on_node));
-}
-
 void expect_search_alone(const PlanOptions& options) {
   const auto refuse_beside_planners = [](const std::string& option) {
     throw ConfigError(option, "", "is for a search, not for a comparison with --planner");
@@ -142,54 +124,6 @@ void expect_comparable(const RunConfig& config, std::map<std::string, std::strin
                       "is not for a comparison with --planner, whose choices are planned alike: "
                       "blocks run again where memory asks for it; leave it at auto");
   }
-}
-
-// What a run is planned for.
-struct Target {
-  std::int64_t ranks = 1;
-  std::int64_t ranks_on_node = 1;
-  std::optional<plan::Cluster> cluster;
-  int threads = 1;
-  train::DataFacts facts;
-  plan::CostTable costs;  // measured on devices like the target's, or empty
-};
-
-train::DataFacts facts_of(const RunConfig& config, const PlanOptions& options) {
-  if (options.fields) {
-    const std::string option = "--fields";
-    const auto fields = train::DescribedFields::parse(option, *options.fields);
-    return train::facts_of_described(config, fields, option);
-  }
-  return train::facts_of_data_or_advice(config, "--fields");
-}
-
-Target target_of(const RunConfig& config, const PlanOptions& options) {
-  Target target;
-  target.ranks = options.ranks > 0 ? options.ranks : ranks_of(config);
-  if (!options.cluster.empty()) {
-    target.cluster = plan::load_cluster(options.cluster);
-    // Of a cluster every rank has a device for itself, so that "auto" is NCCL on GPUs.
-    target.cluster->two_level_collectives =
-        config.grid.transport != "mpi" && train::device_facts(config, *target.cluster).is_gpu();
-  }
-  const std::int64_t on_node = options.devices_per_node > 0 ? options.devices_per_node
-                               : target.cluster             ? target.cluster->devices_per_node
-                                                            : target.ranks;
-  if (target.cluster) {
-    check_size(*target.cluster, target.ranks, static_cast<int>(on_node));
-    target.cluster->devices_per_node = static_cast<int>(on_node);
-  }
-  target.ranks_on_node = std::min(target.ranks, on_node);
-  target.facts = facts_of(config, options);
-  target.threads = train::threads_of_rank(config, static_cast<int>(target.ranks_on_node));
-  // What was measured here says nothing about another machine's devices.
-  // Tables of GPUs are kept by their names, and none is asked for its own here.
-  const bool like_here =
-      !target.cluster || (target.cluster->profiled_here && !target.cluster->device.is_gpu());
-  const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
-  if (like_here && train::device_kind(config) != DeviceKind::Cuda)
-    target.costs = exec::load_cached_costs(target.threads, warn);
-  return target;
 }
 
 ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target target) {

@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/counted.hpp"
@@ -16,12 +18,17 @@
 #include "plan/pipeline/simulation.hpp"
 #include "plan/pipeline/timeline_svg.hpp"
 #include "plan/pipeline/timeline_text.hpp"
+#include "plan_target.hpp"
 #include "terminal.hpp"
+#include "train/plans/cluster_costs.hpp"
+#include "train/plans/simulated_run.hpp"
 
 namespace garonne::apps {
 namespace {
 
 struct SimulateOptions {
+  std::shared_ptr<ConfigOptions> run;  // its path is empty where seconds are given
+  TargetOptions target;                // of the run
   std::string schedule;
   bool all = false;
   plan::PipelineRequest request;
@@ -33,6 +40,12 @@ struct SimulateOptions {
   std::string save;
   std::optional<int> width;
 };
+
+// What a run file and a cluster say.
+constexpr const char* options_of_seconds[] = {
+    "--schedule",       "--stages",          "--micro-batches", "--forward",
+    "--backward-input", "--backward-weight", "--communication", "--chunks",
+    "--group-size",     "--overlap-gain",    "--file"};
 
 void expect_seconds(const char* key, double value) {
   constexpr double most = 1e9;
@@ -52,7 +65,34 @@ void expect_outputs(const SimulateOptions& options) {
   }
 }
 
+bool is_of_run(const SimulateOptions& options) {
+  return !options.run->path.empty();
+}
+
+// What a run file says, or a cluster. `given`: the first of these options that was given.
+void check_run(const SimulateOptions& options, const std::string& given) {
+  if (!is_of_run(options)) {
+    if (!options.target.cluster.empty())
+      throw ConfigError("--cluster", options.target.cluster, "is for a run file; give one");
+    if (options.target.fields)
+      throw ConfigError("--fields", *options.target.fields, "is for a run file; give one");
+    if (!options.run->given->empty()) {
+      const auto& [key, value] = *options.run->given->begin();
+      throw ConfigError(key, value, "is for a run file; give one");
+    }
+    return;
+  }
+  if (options.target.cluster.empty())
+    throw ConfigError("--cluster", "", "a run is simulated on the devices of one; give its file");
+  if (!given.empty()) {
+    throw ConfigError(given, "",
+                      "is what the run file and the cluster say; leave it out, and give the run's "
+                      "keys (--grid.schedule, --grid.pipeline, --train.global_batch)");
+  }
+}
+
 void check(const SimulateOptions& options) {
+  if (is_of_run(options)) return;
   expect_seconds("--forward", options.seconds.forward);
   expect_seconds("--backward-input", options.seconds.backward_input);
   expect_seconds("--backward-weight", options.seconds.backward_weight);
@@ -64,6 +104,9 @@ void check(const SimulateOptions& options) {
     throw ConfigError("--overlap-gain", fmt::format("{}", gain), "is no share from 0 to below 1");
   if (options.all == !options.schedule.empty())
     throw ConfigError("--schedule", options.schedule, "give either this or --all");
+}
+
+void check_outputs(const SimulateOptions& options) {
   if (options.width && (options.json || options.all))
     throw ConfigError("--width", fmt::format("{}", *options.width), "only a timeline has a width");
   if (!options.all) return;
@@ -101,9 +144,70 @@ void print_timeline(const plan::PipelineSchedule& schedule, const plan::Pipeline
     fmt::print("peak inputs       {} (stashed for recomputation)\n", listed(outcome.peak_inputs));
 }
 
-ExitCode simulate_all(const SimulateOptions& options) {
-  const auto rows = plan::compare_pipeline_schedules(options.request, options.seconds,
-                                                     options.hop_seconds, options.overlap_gain);
+// What is simulated: costs of schedules, and what one is made for.
+struct Subject {
+  std::string schedule;
+  plan::PipelineRequest request;
+  plan::CostsOfSchedule costs_of;
+  std::optional<plan::PhaseSeconds> even;  // of a device, where all are equal
+};
+
+Subject given_subject(const SimulateOptions& options) {
+  const auto costs_of = [&options](const plan::PipelineSchedule& schedule) {
+    plan::PipelineCosts costs = plan::even_costs(schedule, options.seconds);
+    costs.hop_seconds = options.hop_seconds;
+    costs.overlap_gain = options.overlap_gain;
+    return costs;
+  };
+  return {options.schedule, options.request, costs_of, options.seconds};
+}
+
+// A run on the devices of a cluster.
+struct Run {
+  train::GridSearchRequest wish;
+  std::optional<train::SimulatedRun> simulated;
+};
+
+std::unique_ptr<Run> run_of(const SimulateOptions& options) {
+  auto run = std::make_unique<Run>();
+  train::GridSearchRequest& wish = run->wish;
+  wish.config = options.run->load();
+  const auto& grid = wish.config.grid;
+  if (grid.pipeline < 2) {
+    throw ConfigError("grid.pipeline", fmt::format("{}", grid.pipeline),
+                      "a pipeline has two stages or more");
+  }
+  if (grid.group_size > 0) {
+    throw ConfigError("grid.group_size", fmt::format("{}", grid.group_size),
+                      "is not simulated of a run; leave it out, or give schedule and seconds");
+  }
+  Target target = target_of(wish.config, options.target);
+  wish.facts = target.facts;
+  wish.threads = target.threads;
+  wish.ranks = static_cast<int>(target.ranks);
+  wish.cluster = *target.cluster;
+  wish.costs = target.costs;
+  wish.budget_bytes = train::budget_on_cluster(wish.config, wish.cluster);
+  run->simulated.emplace(wish);
+  return run;
+}
+
+Subject subject_of(Run& run) {
+  const auto& grid = run.wish.config.grid;
+  Subject subject;
+  subject.schedule = grid.schedule;
+  subject.request.stages = static_cast<int>(grid.pipeline);
+  subject.request.micro_batches = static_cast<int>(micro_batches_per_rank(run.wish.config));
+  if (grid.chunks > 0) subject.request.chunks = static_cast<int>(grid.chunks);
+  subject.request.file = grid.schedule_file;
+  subject.costs_of = [&run](const plan::PipelineSchedule& schedule) {
+    return run.simulated->costs_of(schedule);
+  };
+  return subject;
+}
+
+ExitCode simulate_all(const SimulateOptions& options, const Subject& subject) {
+  const auto rows = plan::compare_pipeline_schedules(subject.request, subject.costs_of);
   fmt::print("{}", options.json ? json_text(plan::comparison_json(rows), 2) + "\n"
                                 : plan::format_comparison(rows));
   return ExitCode::Done;
@@ -111,13 +215,14 @@ ExitCode simulate_all(const SimulateOptions& options) {
 
 ExitCode simulate(const SimulateOptions& options) {
   check(options);
+  check_outputs(options);
   expect_outputs(options);
-  if (options.all) return simulate_all(options);
+  const std::unique_ptr<Run> run = is_of_run(options) ? run_of(options) : nullptr;
+  const Subject subject = run ? subject_of(*run) : given_subject(options);
+  if (options.all) return simulate_all(options, subject);
   const plan::PipelineSchedule schedule =
-      plan::make_pipeline_schedule(options.schedule, options.request);
-  plan::PipelineCosts costs = plan::even_costs(schedule, options.seconds);
-  costs.hop_seconds = options.hop_seconds;
-  costs.overlap_gain = options.overlap_gain;
+      plan::make_pipeline_schedule(subject.schedule, subject.request);
+  const plan::PipelineCosts costs = subject.costs_of(schedule);
   if (costs.overlap_gain && !schedule.has_overlaps()) {
     throw ConfigError("--overlap-gain", fmt::format("{}", *costs.overlap_gain),
                       fmt::format("{} has nothing that overlaps here; dualpipev has, from two "
@@ -128,10 +233,17 @@ ExitCode simulate(const SimulateOptions& options) {
   if (!options.save.empty())
     write_file_durably(options.save, json_text(plan::to_json(schedule)) + "\n");
   if (!options.svg.empty()) write_file_durably(options.svg, plan::timeline_svg(schedule, outcome));
+  const double step_seconds = run ? run->simulated->step_seconds(schedule) : 0;
   if (options.json) {
-    fmt::print("{}\n", json_text(plan::simulation_json(schedule, options.seconds, costs, outcome)));
-  } else {
-    print_timeline(schedule, outcome, options);
+    nlohmann::ordered_json json = plan::simulation_json(schedule, subject.even, costs, outcome);
+    if (run) json["step_seconds"] = step_seconds;
+    fmt::print("{}\n", json_text(json));
+    return ExitCode::Done;
+  }
+  print_timeline(schedule, outcome, options);
+  if (run) {
+    fmt::print("a step           {:.6g} s (with sums over ranks and updates; {})\n", step_seconds,
+               train::source_of(run->wish.cluster));
   }
   return ExitCode::Done;
 }
@@ -142,6 +254,16 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand(
       "simulate", "time, bubble and memory of a pipeline schedule; no MPI, no device");
   const auto options = std::make_shared<SimulateOptions>();
+  options->run = add_config_options(*command, RunFile::Optional);
+  command
+      ->add_option("--cluster", options->target.cluster,
+                   "simulate the pipeline of the run file on the devices and links of this "
+                   "cluster file (config/clusters/*.toml), as searches of `plan` estimate it")
+      ->type_name("FILE");
+  command
+      ->add_option("--fields", options->target.fields,
+                   "of the run file's data, which need not be there then, as for `plan`")
+      ->type_name("SIZES");
   std::string names;
   for (const auto& kind : plan::pipeline_schedule_kinds()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
@@ -183,6 +305,10 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "simulate");
+      std::string given;
+      for (const char* name : options_of_seconds)
+        if (given.empty() && command->count(name) > 0) given = name;
+      check_run(*options, given);
       return simulate(*options);
     };
   });

@@ -36,11 +36,11 @@ class GpuPlanTest(ProgramTest):
         # What was written is legal, and another file than a processor's.
         run("check", programs)
         # A file of version 1 knows neither libraries nor launches; run.device says that it is a GPU.
-        older = self.plan(cluster="jean_zay_a100.toml")
+        older = self.plan(cluster="frontier.toml")
         self.assertNotIn("libraries", older["memory"])
         self.assertNotIn("launch_seconds", older)
         self.assertEqual(older["peak_bytes"] % ALLOCATION, 0)
-        for cluster, said in (("jean_zay_a100", True), ("jean_zay_h100", False), ("laptop", False)):
+        for cluster, said in (("frontier", True), ("jean_zay_a100", False), ("jean_zay_h100", False), ("laptop", False)):
             device = "cpu" if cluster == "laptop" else "cuda"
             for search in ((), ("--search",)):
                 out = run("plan", self.config, "--run.device", device, "--memory.budget", "1GiB", "--cluster",

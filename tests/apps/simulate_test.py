@@ -4,11 +4,12 @@ import json
 import pathlib
 import re
 import shutil
+import statistics
 import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from support import run
+from support import SOURCE, run
 
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "varuna", "chimera", "zb-h1", "zb-h2", "zb-v", "dualpipev"]
 SIZES = ("--stages", 4, "--micro-batches", 8)
@@ -120,6 +121,56 @@ class SimulateTest(unittest.TestCase):
         self.refused("--schedule", "file", "--file", own, words=[str(own), "no JSON"])
         self.refused("--schedule", "file", "--file", self.folder / "absent.json", words=["absent.json"])
         self.refused("--schedule", "file", *SIZES, words=["--file"])
+
+    def planned_seconds(self, *keys):
+        return json.loads(run("plan", *keys, "--json").stdout)["seconds"]
+
+    # The same model as that of plans: what is left between them is what an estimate by blocks does not know.
+    def test_a_run_on_a_cluster(self):
+        config = SOURCE / "config/gpt2_355m.toml"
+        offs = []
+        for cluster in ("dgx_h100", "jean_zay_a100"):
+            for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev", "chimera"):
+                keys = (config, "--cluster", SOURCE / f"config/clusters/{cluster}.toml", "--grid.pipeline", 4, "--grid.schedule", schedule,
+                        "--train.global_batch", 64, "--train.micro_batch", 2, "--grid.data", 2, "--model.vocabulary", 50304,
+                        "--evaluation.batches", 0, "--memory.budget", "70GiB")
+                answer = json.loads(run("simulate", *keys, "--json").stdout)
+                self.assertEqual(answer["micro_batches"], 16)
+                self.assertEqual(len(answer["chunk_seconds"]), 4 * answer["chunks"])
+                self.assertLess(answer["makespan"], answer["step_seconds"])
+                self.assertNotIn("forward", answer)
+                offs.append(abs(answer["step_seconds"] / self.planned_seconds(*keys) - 1))
+        print(f"simulated steps off by {100 * statistics.median(offs):.2f} % in the middle, {100 * max(offs):.1f} % at most")
+        self.assertLess(statistics.median(offs), 0.01)
+        self.assertLess(max(offs), 0.05)
+
+    def test_schedules_for_a_run(self):
+        keys = (SOURCE / "config/gpt2_124m.toml", "--cluster", SOURCE / "config/clusters/dgx_h100.toml", "--grid.pipeline", 4,
+                "--train.global_batch", 16, "--train.micro_batch", 1, "--model.vocabulary", 50304)
+        rows = json.loads(run("simulate", *keys, "--all", "--json").stdout)["schedules"]
+        self.assertEqual([row["schedule"] for row in rows], SCHEDULES)
+        self.assertEqual([row["schedule"] for row in rows if "refused" in row], ["varuna"])
+        by_name = {row["schedule"]: row for row in rows}
+        self.assertLess(by_name["zb-v"]["makespan"], by_name["1f1b"]["makespan"])
+        one = json.loads(run("simulate", *keys, "--grid.schedule", "zb-v", "--json").stdout)
+        self.assertEqual(one["makespan"], by_name["zb-v"]["makespan"])
+        shown = run("simulate", *keys, "--width", 80).stdout
+        self.assertRegex(shown, r"(?m)^makespan +[\d.e-]+ s$")
+        self.assertRegex(shown, r"(?m)^a step +[\d.e-]+ s \(with sums over ranks and updates; published figures")
+        # A smaller budget has blocks run again.
+        small = json.loads(run("simulate", *keys, "--memory.budget", "2GiB", "--json").stdout)
+        self.assertGreater(small["makespan"], by_name["1f1b"]["makespan"])
+
+    def test_refusals_of_runs(self):
+        config, cluster = SOURCE / "config/gpt2_124m.toml", ("--cluster", SOURCE / "config/clusters/dgx_h100.toml")
+        self.refused(config, words=["--cluster"])
+        self.refused(*cluster, "--schedule", "1f1b", *SIZES, words=["--cluster", "run file"])
+        self.refused("--schedule", "1f1b", *SIZES, "--grid.data", 2, words=["grid.data", "run file"])
+        self.refused(config, *cluster, "--model.vocabulary", 50304, words=["grid.pipeline", "two stages"])
+        self.refused(config, *cluster, "--schedule", "1f1b", words=["--schedule", "--grid.schedule"])
+        self.refused(config, *cluster, "--grid.pipeline", 2, "--forward", 1, words=["--forward"])
+        self.refused(config, *cluster, "--grid.pipeline", 64, "--model.vocabulary", 50304, "--train.global_batch", 64,
+                     words=["grid.pipeline"])
 
     def test_refusals(self):
         self.refused("--schedule", "1f2b", *SIZES, words=["--schedule", "zb-h1"])

@@ -10,6 +10,7 @@
 #include "plan/grid/pipeline_hosts.hpp"
 #include "plan/grid/tied_sums.hpp"
 #include "plan/model/group_links.hpp"
+#include "plan/pipeline/simulation.hpp"
 
 namespace garonne::plan {
 
@@ -67,6 +68,11 @@ struct GridEstimator::Kept {
   std::vector<PassSeconds> again;           // by chunk: what runs a second time
   std::vector<const BlockOption*> options;  // by block of the device
   std::int64_t peak_bytes = 0;
+};
+
+struct GridEstimator::Passes {
+  PipelineCosts costs;           // without messages
+  std::vector<double> backward;  // by device, seconds of a micro-batch
 };
 
 }  // namespace garonne::plan

@@ -300,66 +300,6 @@ GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
   return bounds_of(candidate, devices_of(candidate, model_of(candidate)), 0);
 }
 
-// As few blocks run again as the budget asks for.
-GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const Device& device,
-                                                      const std::vector<PipelineOperation>& order,
-                                                      std::int64_t held_bytes) const {
-  std::vector<const BlockCost*> blocks;
-  std::size_t options = 1;
-  for (const auto& chunk : device.chunks) {
-    for (int b = chunk.first; b < chunk.last; ++b) {
-      blocks.push_back(&model.blocks[as_index(b)]);
-      options = std::max(options, blocks.back()->options.size());
-    }
-  }
-  const auto kept_at = [&](std::size_t index) {
-    Kept kept;
-    kept.again.resize(device.chunks.size());
-    std::vector<std::int64_t> saved(device.chunks.size(), 0);
-    std::int64_t remade = 0;
-    std::size_t number = 0;
-    for (std::size_t c = 0; c < device.chunks.size(); ++c) {
-      saved[c] = device.chunks[c].sent_bytes;
-      for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
-        const BlockCost& block = *blocks[number];
-        const BlockOption& option =
-            block.options[option_at_index(index, number, blocks.size(), block.options.size())];
-        saved[c] += block.input_bytes + option.saved_bytes;
-        kept.again[c].device += option.again_seconds;
-        kept.again[c].host += option.again_issue_seconds;
-        kept.options.push_back(&option);
-        remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
-      }
-    }
-    kept.peak_bytes = held_bytes + remade + most_on_the_way(order, saved);
-    return kept;
-  };
-  std::size_t least = 0;
-  std::size_t most = (options - 1) * blocks.size();
-  if (kept_at(0).peak_bytes <= budget_bytes_) most = 0;
-  while (least < most) {
-    const std::size_t middle = least + (most - least) / 2;
-    if (kept_at(middle).peak_bytes <= budget_bytes_)
-      most = middle;
-    else
-      least = middle + 1;
-  }
-  return kept_at(least);
-}
-
-// Of what comes into the block from another stage.
-double GridEstimator::hop_seconds(const GridCandidate& candidate, const BlockCost& block,
-                                  const Shape& shape) const {
-  const MessageForm form =
-      decided_message_form(step_.message_form, candidate.shape, cluster_.devices_per_node);
-  if (form == MessageForm::Whole) return message_seconds(block.input_bytes, shape.hop);
-  const std::int64_t parts = block.replicated_input_bytes / candidate.shape.tensor;
-  const std::int64_t sent = block.input_bytes - block.replicated_input_bytes + parts;
-  return message_seconds(sent, shape.hop) +
-         collective_seconds("all-gather", block.replicated_input_bytes, candidate.shape.tensor,
-                            shape.tensor);
-}
-
 GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   Model& model = model_of(candidate);
   const Shape& shape = shape_of(candidate);
@@ -369,54 +309,32 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   const PipelineSchedule& schedule = piped ? schedule_of(candidate) : alone;
   GridEstimate estimate;
   estimate.fits = true;
-  PipelineCosts costs;
   std::vector<double> exposed;  // by device: reductions that no backward hides
   double alone_seconds = 0;     // where nothing is piped
   double issued = 0;
   double after = 0;
   const std::vector<Device> devices = devices_of(candidate, model);
+  const std::vector<Kept> kept = keep_within_budget(candidate, model, devices, schedule);
+  Passes passes = passes_of(candidate, model, devices, kept);
   for (std::size_t r = 0; r < devices.size(); ++r) {
     const Device& device = devices[r];
-    const Kept kept =
-        keep_within_budget(model, device, schedule.order[r], held_bytes(candidate, device));
-    estimate.bytes = std::max(estimate.bytes, kept.peak_bytes);
-    estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
-    issued = std::max(issued, issued_seconds(candidate, device, kept));
-    const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
-                                                       static_cast<double>(device.chunks.size())
-                                                 : 0;
-    double backward = 0;
-    for (std::size_t c = 0; c < device.chunks.size(); ++c) {
-      const auto& chunk = device.chunks[c];
-      const std::int64_t received =
-          chunk.first > 0 ? model.blocks[as_index(chunk.first)].input_bytes : 0;
-      const auto [with_forward, with_backward] =
-          communicating(candidate, step_, shape.data,
-                        {device.elements, device.tied.elements, device.chunks.size(),
-                         received + chunk.sent_bytes});
-      const double again = kept.again[c].device + with_backward;
-      costs.chunks.push_back({std::max(chunk.forward + with_forward, gathering),
-                              std::max(chunk.backward + again, gathering - chunk.weight),
-                              chunk.weight});
-      if (piped && cluster_.software.host_waits)
-        wait_for_host(chunk.issue, kept.again[c].host, costs.chunks.back());
-      backward += chunk.backward + again + chunk.weight;
-    }
-    exposed.push_back(
-        exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
+    estimate.bytes = std::max(estimate.bytes, kept[r].peak_bytes);
+    estimate.fits = estimate.fits && kept[r].peak_bytes <= budget_bytes_;
+    issued = std::max(issued, issued_seconds(candidate, device, kept[r]));
+    exposed.push_back(exposed_seconds(candidate, device, r > 0, passes.backward[r],
+                                      budget_bytes_ - kept[r].peak_bytes));
     const double gathered = gathers_after_update(candidate) ? gather_seconds(candidate, device) : 0;
     after = std::max(after, ending_seconds(candidate, device) + gathered);
     if (!piped)
-      alone_seconds = seconds_alone(candidate, model, device, kept, exposed.back()) + gathered;
+      alone_seconds = seconds_alone(candidate, model, device, kept[r], exposed.back()) + gathered;
   }
   double reduced = 0;
   if (!piped) {
-    reduced = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
+    reduced =
+        static_cast<double>(candidate.micro_batches) * passes.costs.chunks[0].sum() + exposed[0];
   } else {
-    const Device::Chunk& last = devices.back().chunks[0];
-    costs.hop_seconds = hop_seconds(candidate, model.blocks[as_index(last.first)], shape);
-    if (cluster_.software.host_waits) send_before_going_on(schedule, costs);
-    const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
+    add_messages(candidate, model, devices, passes.costs);
+    const PipelineOutcome outcome = simulate_pipeline(schedule, passes.costs);
     const auto ended = [&](std::size_t r) { return outcome.timeline[r].back().end + exposed[r]; };
     for (std::size_t r = 0; r < devices.size(); ++r) {
       const double tied =
@@ -426,8 +344,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     }
   }
   const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
-  const double passes = piped ? least_seconds_of_passes(candidate, devices) : 0;
-  estimate.least_seconds = bounds_of(candidate, devices, passes).seconds;
+  const double least = piped ? least_seconds_of_passes(candidate, devices) : 0;
+  estimate.least_seconds = bounds_of(candidate, devices, least).seconds;
   estimate.seconds =
       std::max({reduced + sums + after, alone_seconds + sums, issued, estimate.least_seconds});
   return estimate;

@@ -15,6 +15,7 @@
 #include "plan/grid/grid_candidate.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/schedule.hpp"
+#include "plan/pipeline/simulation.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::plan {
@@ -49,12 +50,16 @@ class GridEstimator {
   // Both throw ConfigError where the model or the schedule cannot be had.
   GridBounds bounds(const GridCandidate& candidate);
   GridEstimate estimate(const GridCandidate& candidate);
+  // What the passes of its pipeline take by that estimate, of more than one stage: what runs again
+  // to fit, collectives, and what gathers and the host take included. Throws as they do.
+  PipelineCosts pipeline_costs(const GridCandidate& candidate);
 
  private:
   struct Model;   // blocks, and where parts begin
   struct Shape;   // links of a grid
   struct Device;  // of a pipeline, with its chunks
   struct Kept;
+  struct Passes;  // of all devices
 
   Model& model_of(const GridCandidate& candidate);
   const Shape& shape_of(const GridCandidate& candidate);
@@ -87,6 +92,13 @@ class GridEstimator {
                        double passes_seconds);
   double least_seconds_of_passes(const GridCandidate& candidate,
                                  const std::vector<Device>& devices);
+  std::vector<Kept> keep_within_budget(const GridCandidate& candidate, const Model& model,
+                                       const std::vector<Device>& devices,
+                                       const PipelineSchedule& schedule) const;
+  Passes passes_of(const GridCandidate& candidate, Model& model, const std::vector<Device>& devices,
+                   const std::vector<Kept>& kept);
+  void add_messages(const GridCandidate& candidate, Model& model,
+                    const std::vector<Device>& devices, PipelineCosts& costs);
   Kept keep_within_budget(const Model& model, const Device& device,
                           const std::vector<PipelineOperation>& order,
                           std::int64_t held_bytes) const;

@@ -27,8 +27,7 @@ constexpr double equal_share = 1e-9;
 class Search {
  public:
   Search(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
-         std::int64_t budget_bytes, const std::function<GridOutcome(const GridCandidate&)>& plan,
-         const GridSearchOptions& options)
+         std::int64_t budget_bytes, const PlanOfGrid& plan, const GridSearchOptions& options)
       : estimator_(estimator), budget_bytes_(budget_bytes), plan_(plan), options_(options) {
     result_.candidates = static_cast<std::int64_t>(candidates.size());
     for (const auto& candidate : candidates) rows_.push_back({candidate, {}, {}, {}});
@@ -220,7 +219,7 @@ class Search {
     in_threads(static_cast<int>(rows.size()), [&](int k) {
       Planned& mine = planned[as_index(k)];
       try {
-        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate);
+        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate, last_wanted());
       } catch (...) {
         mine.failure = std::current_exception();
       }
@@ -281,7 +280,7 @@ class Search {
 
   GridEstimator& estimator_;
   std::int64_t budget_bytes_;
-  const std::function<GridOutcome(const GridCandidate&)>& plan_;
+  const PlanOfGrid& plan_;
   const GridSearchOptions& options_;
   std::vector<RankedGrid> rows_;
   std::vector<std::size_t> large_;
@@ -295,8 +294,7 @@ class Search {
 }  // namespace
 
 GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
-                        std::int64_t budget_bytes,
-                        const std::function<GridOutcome(const GridCandidate&)>& plan,
+                        std::int64_t budget_bytes, const PlanOfGrid& plan,
                         const GridSearchOptions& options) {
   return Search(candidates, estimator, budget_bytes, plan, options).run();
 }

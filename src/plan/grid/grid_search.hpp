@@ -69,14 +69,17 @@ struct GridSearch {
   RankedGrid leanest;
 };
 
-// `plan` makes Programs of a candidate; an equal candidate always gets an equal answer, so that the
+// Makes Programs of a candidate. One that takes `wanted_seconds` or longer is of no use any more,
+// and may be said to fit where it does not.
+using PlanOfGrid = std::function<GridOutcome(const GridCandidate&, double wanted_seconds)>;
+
+// `plan`: an equal candidate always gets an equal answer but for that, so that the
 // search is a function of its arguments. Never faster than the estimator's bounds. It throws
 // ConfigError where the candidate cannot be planned, which leaves that one out. Where several are
 // planned at once, threads call it at the same time, also for candidates that turn out not to
 // matter.
 GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
-                        std::int64_t budget_bytes,
-                        const std::function<GridOutcome(const GridCandidate&)>& plan,
+                        std::int64_t budget_bytes, const PlanOfGrid& plan,
                         const GridSearchOptions& options);
 
 }  // namespace garonne::plan

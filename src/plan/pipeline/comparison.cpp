@@ -20,9 +20,7 @@ std::string range(const std::vector<Number>& numbers) {
 }  // namespace
 
 std::vector<ScheduleComparison> compare_pipeline_schedules(const PipelineRequest& request,
-                                                           const PhaseSeconds& device,
-                                                           double hop_seconds,
-                                                           std::optional<double> overlap_gain) {
+                                                           const CostsOfSchedule& costs_of) {
   // Any schedule takes all the sizes that gpipe takes, but for refusals of its own.
   PipelineRequest plain = request;
   plain.chunks.reset();
@@ -36,10 +34,7 @@ std::vector<ScheduleComparison> compare_pipeline_schedules(const PipelineRequest
     try {
       const PipelineSchedule schedule =
           make_pipeline_schedule(row.name, row.name == "interleaved" ? request : plain);
-      PipelineCosts costs = even_costs(schedule, device);
-      costs.hop_seconds = hop_seconds;
-      costs.overlap_gain = overlap_gain;
-      row.outcome = simulate_pipeline(schedule, costs);
+      row.outcome = simulate_pipeline(schedule, costs_of(schedule));
       row.outcome->timeline.clear();
       row.weight_copies = schedule.placement == ChunkPlacement::Bidirectional ? 2 : 1;
       row.chunks = schedule.chunks;

@@ -1,6 +1,7 @@
 // All schedules side by side for the same sizes and costs.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -19,13 +20,14 @@ struct ScheduleComparison {
   int weight_copies = 1;                   // 2 for bidirectional
 };
 
-// Every schedule but `file`. Chunks and group size of the request are for those that take them. An
-// overlap gain is for those with pairs. Throws ConfigError where stages or micro-batches are out of
-// range, which is no matter of the schedule.
+// What a schedule costs. Throws ConfigError where it cannot be had.
+using CostsOfSchedule = std::function<PipelineCosts(const PipelineSchedule&)>;
+
+// Every schedule but `file`. Chunks and group size of the request are for those that take them.
+// Throws ConfigError where stages or micro-batches are out of range, which is no matter of the
+// schedule.
 std::vector<ScheduleComparison> compare_pipeline_schedules(const PipelineRequest& request,
-                                                           const PhaseSeconds& device,
-                                                           double hop_seconds,
-                                                           std::optional<double> overlap_gain);
+                                                           const CostsOfSchedule& costs_of);
 
 std::string format_comparison(const std::vector<ScheduleComparison>& rows);
 // The format "garonne.simulation-table", version 1.

@@ -141,19 +141,26 @@ PipelineSchedule pipeline_schedule_from_text(const std::string& text, const std:
   return schedule;
 }
 
-ordered_json simulation_json(const PipelineSchedule& schedule, const PhaseSeconds& device,
-                             const PipelineCosts& costs, const PipelineOutcome& outcome) {
+ordered_json simulation_json(const PipelineSchedule& schedule,
+                             const std::optional<PhaseSeconds>& device, const PipelineCosts& costs,
+                             const PipelineOutcome& outcome) {
   ordered_json result = {{"format", "garonne.simulation"},
                          {"version", 1},
                          {"schedule", schedule.name},
                          {"stages", schedule.devices},
                          {"micro_batches", schedule.micro_batches},
                          {"chunks", schedule.chunks},
-                         {"placement", to_string(schedule.placement)},
-                         {"forward", device.forward},
-                         {"backward_input", device.backward_input},
-                         {"backward_weight", device.backward_weight},
-                         {"communication", costs.hop_seconds}};
+                         {"placement", to_string(schedule.placement)}};
+  if (device) {
+    result["forward"] = device->forward;
+    result["backward_input"] = device->backward_input;
+    result["backward_weight"] = device->backward_weight;
+  } else {
+    ordered_json& chunks = result["chunk_seconds"] = ordered_json::array();
+    for (const PhaseSeconds& chunk : costs.chunks)
+      chunks.push_back({chunk.forward, chunk.backward_input, chunk.backward_weight});
+  }
+  result["communication"] = costs.hop_seconds;
   if (costs.overlap_gain) result["overlap_gain"] = *costs.overlap_gain;
   result["makespan"] = outcome.makespan;
   result["bubble"] = outcome.bubble;

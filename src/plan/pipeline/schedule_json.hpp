@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "plan/pipeline/schedule.hpp"
@@ -15,8 +16,10 @@ nlohmann::ordered_json to_json(const PipelineSchedule& schedule);
 // can be run is left to find_fault.
 PipelineSchedule pipeline_schedule_from_text(const std::string& text, const std::string& path);
 
-// The format "garonne.simulation", version 1. `device` are the costs that were simulated.
-nlohmann::ordered_json simulation_json(const PipelineSchedule& schedule, const PhaseSeconds& device,
+// The format "garonne.simulation", version 1. `costs` are what was simulated, `device` those of a
+// device where they are even.
+nlohmann::ordered_json simulation_json(const PipelineSchedule& schedule,
+                                       const std::optional<PhaseSeconds>& device,
                                        const PipelineCosts& costs, const PipelineOutcome& outcome);
 
 }  // namespace garonne::plan

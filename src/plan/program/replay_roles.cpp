@@ -27,10 +27,6 @@ void RoleCheck::fail(const std::string& reason) const {
                     reason);
 }
 
-void RoleCheck::expect_role(bool holds, const std::string& reason) const {
-  if (!holds) fail(reason);
-}
-
 const std::string& RoleCheck::name(int buffer) const {
   if (buffer < 0 || as_index(buffer) >= program_.buffers.size())
     fail(fmt::format("no buffer has the id {}", buffer));
@@ -83,8 +79,10 @@ void RoleCheck::check_tables() const {
         buffer.elements >= 0 && buffer.element_bytes >= 0 &&
             (buffer.elements == 0 ||
              (buffer.element_bytes > 0 && buffer.elements <= buffer.bytes / buffer.element_bytes)),
-        fmt::format("{} has {} elements of {} bytes in {} bytes", buffer.name, buffer.elements,
-                    buffer.element_bytes, buffer.bytes));
+        [&] {
+          return fmt::format("{} has {} elements of {} bytes in {} bytes", buffer.name,
+                             buffer.elements, buffer.element_bytes, buffer.bytes);
+        });
   }
   std::vector<std::tuple<int, std::int64_t, std::int64_t>> held;
   for (const Piece& piece : program_.pieces) {
@@ -94,13 +92,14 @@ void RoleCheck::check_tables() const {
     const auto hold_numbers = [&](const Range& range, const char* role, bool lasts,
                                   std::int64_t numbers) {
       inside(range, role);
-      expect_role(
-          range.elements == numbers,
-          fmt::format("{} of a piece of {} elements has {}{}", role, elements, range.elements,
-                      numbers == elements ? "" : fmt::format(" and wants {}", numbers)));
+      expect_role(range.elements == numbers, [&] {
+        return fmt::format("{} of a piece of {} elements has {}{}", role, elements, range.elements,
+                           numbers == elements ? "" : fmt::format(" and wants {}", numbers));
+      });
       const int home = trained_.home(range.buffer);
-      expect_role(!lasts || home >= 0,
-                  fmt::format("{} is trained and does not last", name(range.buffer)));
+      expect_role(!lasts || home >= 0, [&] {
+        return fmt::format("{} is trained and does not last", name(range.buffer));
+      });
       if (lasts) held.emplace_back(home, range.offset, range.offset + numbers);
     };
     const auto hold = [&](const Range& range, const char* role, bool lasts) {
@@ -128,7 +127,10 @@ void RoleCheck::check_tables() const {
   for (std::size_t k = 1; k < held.size(); ++k) {
     expect_role(std::get<0>(held[k - 1]) != std::get<0>(held[k]) ||
                     std::get<2>(held[k - 1]) <= std::get<1>(held[k]),
-                fmt::format("two pieces have the same elements of {}", name(std::get<0>(held[k]))));
+                [&] {
+                  return fmt::format("two pieces have the same elements of {}",
+                                     name(std::get<0>(held[k])));
+                });
   }
 }
 
@@ -159,12 +161,13 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   known(arguments.exchanged, "exchanged");
   for (const LoadedValue& loaded : arguments.loaded) {
     expect_role(writes(loaded.buffer) && loaded.value >= 0,
-                fmt::format("loads {} and does not write it", name(loaded.buffer)));
+                [&] { return fmt::format("loads {} and does not write it", name(loaded.buffer)); });
   }
   for (const Range& range : arguments.parameters) read_range(range, "parameter");
   for (const Range& range : arguments.zeroed) {
     written_range(range, "padding");
-    expect_role(!reads(range.buffer), "zeroes what is there: " + name(range.buffer));
+    expect_role(!reads(range.buffer),
+                [&] { return "zeroes what is there: " + name(range.buffer); });
   }
   passes_.check(number, instruction);
   if (is_backward(instruction.operation)) check_placements();
@@ -270,7 +273,7 @@ RoleCheck::Contents RoleCheck::contents_of(const Range& range) const {
 void RoleCheck::put(const Range& range, const Contents& contents, bool accumulate) {
   if (accumulate) {
     expect_role(contents_of(range) == contents,
-                "adds to the gradient of something else in " + name(range.buffer));
+                [&] { return "adds to the gradient of something else in " + name(range.buffer); });
     return;
   }
   Contents& all = contents_[range.buffer];
@@ -278,8 +281,9 @@ void RoleCheck::put(const Range& range, const Contents& contents, bool accumulat
   const bool over_next = next != all.end() && next->first < range.offset + range.elements;
   const bool over_last = next != all.begin() &&
                          std::prev(next)->first + std::prev(next)->second.elements > range.offset;
-  expect_role(!over_next && !over_last,
-              "writes over the gradient of something else in " + name(range.buffer));
+  expect_role(!over_next && !over_last, [&] {
+    return "writes over the gradient of something else in " + name(range.buffer);
+  });
   for (const auto& [offset, content] : contents) all[range.offset + offset] = content;
 }
 
@@ -293,8 +297,9 @@ void RoleCheck::check_targets() {
     } else if (!target.accumulate) {
       put(target.range, {{0, {target.parameter, 0, target.range.elements}}}, false);
     } else {
-      expect_role(holds(target.range, target.parameter, 0),
-                  "adds to the gradient of something else in " + name(target.range.buffer));
+      expect_role(holds(target.range, target.parameter, 0), [&] {
+        return "adds to the gradient of something else in " + name(target.range.buffer);
+      });
     }
   }
 }
@@ -334,17 +339,19 @@ void RoleCheck::check_copy() {
   expect_role(reads(from) && writes(to), "does not read what it copies, or does not write it");
   const Buffer& source = program_.buffers[as_index(from)];
   const Buffer& copy = program_.buffers[as_index(to)];
-  expect_role(copy_between(source.tier, copy.tier) == instruction_->operation,
-              fmt::format("goes from {} on the tier {} to {} on the tier {}", source.name,
-                          to_string(source.tier), copy.name, to_string(copy.tier)));
+  expect_role(copy_between(source.tier, copy.tier) == instruction_->operation, [&] {
+    return fmt::format("goes from {} on the tier {} to {} on the tier {}", source.name,
+                       to_string(source.tier), copy.name, to_string(copy.tier));
+  });
   expect_role(instruction_->lane == lane_of_copy(instruction_->operation) && !instruction_->channel,
-              fmt::format("is on the lane {}", to_string(instruction_->lane)));
+              [&] { return fmt::format("is on the lane {}", to_string(instruction_->lane)); });
   const std::int64_t granularity =
       std::max(program_.tier(source.tier).granularity, program_.tier(copy.tier).granularity);
-  expect_role(source.kind == copy.kind && source.elements == copy.elements &&
-                  source.element_bytes == copy.element_bytes &&
-                  round_up(source.bytes, granularity) == round_up(copy.bytes, granularity),
-              fmt::format("{} is not of the size and kind of {}", copy.name, source.name));
+  expect_role(
+      source.kind == copy.kind && source.elements == copy.elements &&
+          source.element_bytes == copy.element_bytes &&
+          round_up(source.bytes, granularity) == round_up(copy.bytes, granularity),
+      [&] { return fmt::format("{} is not of the size and kind of {}", copy.name, source.name); });
   refuse(trained_.copy(from, to));
   const auto contents = contents_.find(from);
   if (contents == contents_.end()) {
@@ -379,8 +386,9 @@ void RoleCheck::check_pieces() {
       fail(fmt::format("no piece has the number {}", id));
     const Piece piece = piece_of(program_, *instruction_, id);
     read_range(piece.gradient, "gradient");
-    expect_role(holds(piece.gradient, piece.parameter, piece.first),
-                fmt::format("takes something else for the gradient of piece {}", id));
+    expect_role(holds(piece.gradient, piece.parameter, piece.first), [&] {
+      return fmt::format("takes something else for the gradient of piece {}", id);
+    });
     if (sums) {
       expect_role(id > last_summed_ || summed_[as_index(id)] > 0,
                   "adds squares in another order than that of the pieces");
@@ -407,10 +415,11 @@ void RoleCheck::check_sums() {
     const int buffer = arguments.inputs[0];
     const BufferKind kind = program_.buffers[as_index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
-                "sums " + name(buffer) + ", which is no gradient");
-    expect_role(!narrow || (kind == BufferKind::Gradient &&
-                            program_.buffers[as_index(buffer)].element_bytes == 4),
-                "sums " + name(buffer) + " in bfloat16, which is not kept in float32");
+                [&] { return "sums " + name(buffer) + ", which is no gradient"; });
+    expect_role(
+        !narrow ||
+            (kind == BufferKind::Gradient && program_.buffers[as_index(buffer)].element_bytes == 4),
+        [&] { return "sums " + name(buffer) + " in bfloat16, which is not kept in float32"; });
     if (instruction_->channel && instruction_->channel->group == GroupAxis::Data)
       reduced_.insert(buffer);
     // What all ranks sum are the sums of the step.
@@ -418,7 +427,7 @@ void RoleCheck::check_sums() {
     const bool of_tensors = tensor_sums_.contains(buffer);
     expect_role(of_tensors ? !of_all
                            : of_all == (kind == BufferKind::Scalar) && (!of_all || buffer == sums_),
-                "sums " + name(buffer) + " over another group than its own");
+                [&] { return "sums " + name(buffer) + " over another group than its own"; });
   }
   if (is_backward(instruction_->operation)) {
     for (const GradientTarget& target : arguments.parameter_gradients)
@@ -426,7 +435,7 @@ void RoleCheck::check_sums() {
   }
   if (instruction_->operation == Operation::KeepShard) {
     expect_role(reduced_.contains(arguments.part.buffer),
-                "keeps of what is not summed: " + name(arguments.part.buffer));
+                [&] { return "keeps of what is not summed: " + name(arguments.part.buffer); });
     reduced_.insert(arguments.parameter_gradients[0].range.buffer);
   }
   if (instruction_->operation == Operation::SumSquares) {
@@ -444,7 +453,8 @@ void RoleCheck::check_scalars() {
   const Arguments& arguments = instruction_->arguments;
   const auto is = [&](int& wanted, int buffer, const char* role) {
     if (wanted < 0) wanted = buffer;
-    expect_role(wanted == buffer && buffer >= 0, fmt::format("has another buffer for {}", role));
+    expect_role(wanted == buffer && buffer >= 0,
+                [&] { return fmt::format("has another buffer for {}", role); });
   };
   const auto input = [&](std::size_t number) {
     expect_role(number < arguments.inputs.size(), "lacks an input");

@@ -2,6 +2,7 @@
 // and write, and that every gradient that is summed and applied is the one of its parameter.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -41,7 +42,14 @@ class RoleCheck {
   void refuse(const std::string& wrong) const {
     if (!wrong.empty()) fail(wrong);
   }
-  void expect_role(bool holds, const std::string& reason) const;
+  // `reason`: text, or what makes it, which is asked for it only where it does not hold.
+  void expect_role(bool holds, const char* reason) const {
+    if (!holds) fail(reason);
+  }
+  template <std::invocable Reason>
+  void expect_role(bool holds, const Reason& reason) const {
+    if (!holds) fail(reason());
+  }
   const std::string& name(int buffer) const;
   bool reads(int buffer) const;
   bool writes(int buffer) const;

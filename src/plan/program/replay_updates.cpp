@@ -12,28 +12,31 @@ namespace garonne::plan {
 // What stands in for something is as large, and on the host.
 void RoleCheck::check_update_on_host() {
   expect_role(instruction_->lane == Lane::HostCompute && !instruction_->channel,
-              fmt::format("is on the lane {}", to_string(instruction_->lane)));
+              [&] { return fmt::format("is on the lane {}", to_string(instruction_->lane)); });
   std::set<int> seen;
   for (const StandIn& one : instruction_->arguments.stand_ins) {
     name(one.buffer);
     known(one.on_host, "stand-in");
-    expect_role(reads(one.on_host) || writes(one.on_host),
-                "does not use " + name(one.on_host) + ", which stands in for something");
+    expect_role(reads(one.on_host) || writes(one.on_host), [&] {
+      return "does not use " + name(one.on_host) + ", which stands in for something";
+    });
     const Buffer& device = program_.buffers[as_index(one.buffer)];
     const Buffer& host = program_.buffers[as_index(one.on_host)];
     expect_role(seen.insert(one.buffer).second && seen.insert(one.on_host).second,
                 "has two stand-ins for one buffer");
-    expect_role(device.tier == Tier::Device && host.tier == Tier::Host &&
-                    device.kind == host.kind && device.elements == host.elements &&
-                    device.element_bytes == host.element_bytes &&
-                    host.name == fmt::format("{}@{}", device.name, to_string(host.tier)),
-                fmt::format("{} on the tier {} cannot stand in for {} on the tier {}", host.name,
-                            to_string(host.tier), device.name, to_string(device.tier)));
+    expect_role(
+        device.tier == Tier::Device && host.tier == Tier::Host && device.kind == host.kind &&
+            device.elements == host.elements && device.element_bytes == host.element_bytes &&
+            host.name == fmt::format("{}@{}", device.name, to_string(host.tier)),
+        [&] {
+          return fmt::format("{} on the tier {} cannot stand in for {} on the tier {}", host.name,
+                             to_string(host.tier), device.name, to_string(device.tier));
+        });
   }
   for (const auto& ids : {instruction_->reads, instruction_->writes}) {
     for (const int id : ids) {
       expect_role(program_.buffers[as_index(id)].tier == Tier::Host,
-                  "uses " + name(id) + ", which is not on the host");
+                  [&] { return "uses " + name(id) + ", which is not on the host"; });
     }
   }
 }
@@ -49,8 +52,9 @@ void RoleCheck::update_piece(int number) {
     if (!wrong.empty()) fail(wrong);
   };
   // Both are of the same ranks.
-  expect_role(reduced_.contains(piece.gradient.buffer) == reduced_.contains(own.gradient.buffer),
-              "takes a gradient of other ranks for that of " + name(own.gradient.buffer));
+  expect_role(
+      reduced_.contains(piece.gradient.buffer) == reduced_.contains(own.gradient.buffer),
+      [&] { return "takes a gradient of other ranks for that of " + name(own.gradient.buffer); });
   trained(piece.trained, "trained");
   for (const Range& state : piece.states) trained(state, "state");
   if (piece.compute_copy.buffer < 0) return;
@@ -60,7 +64,7 @@ void RoleCheck::update_piece(int number) {
   written_range(piece.compute_copy, "compute copy");
   const Buffer& copy = program_.buffers[as_index(piece.compute_copy.buffer)];
   expect_role(piece.compute_copy.offset == 0 && piece.compute_copy.elements == copy.elements,
-              "makes " + copy.name + " of less than all of it");
+              [&] { return "makes " + copy.name + " of less than all of it"; });
   trained_.remake(piece.compute_copy.buffer, own.compute_copy.buffer, number);
 }
 
@@ -71,10 +75,10 @@ void RoleCheck::sum_tensor(int number) const {
   expect_role(round < piece.sums.size() &&
                   piece.sums[round].buffer == instruction_->arguments.output &&
                   piece.sums[round].elements > 0,
-              fmt::format("has no room for the sums of piece {}", number));
+              [&] { return fmt::format("has no room for the sums of piece {}", number); });
   expect_sums_of(number, round);
   expect_role(updated_[as_index(number)] == 0,
-              fmt::format("sums of piece {} what is updated already", number));
+              [&] { return fmt::format("sums of piece {} what is updated already", number); });
   read_range(piece.trained, "trained");
   for (const Range& state : piece.states) read_range(state, "state");
 }
@@ -85,11 +89,12 @@ void RoleCheck::expect_sums_of(int number, std::size_t rounds) const {
   const auto& inputs = instruction_->arguments.inputs;
   const std::size_t wanted = instruction_->operation == Operation::UpdateHost ? 0 : rounds;
   expect_role(inputs.size() == 1 + wanted,
-              fmt::format("takes {} inputs for piece {}", inputs.size(), number));
+              [&] { return fmt::format("takes {} inputs for piece {}", inputs.size(), number); });
   for (std::size_t round = 0; round < wanted; ++round) {
     const int buffer = sums[round].buffer;
-    expect_role(inputs[1 + round] == buffer && reads(buffer) && tensor_sums_.contains(buffer),
-                fmt::format("takes something else for the sums of piece {}", number));
+    expect_role(inputs[1 + round] == buffer && reads(buffer) && tensor_sums_.contains(buffer), [&] {
+      return fmt::format("takes something else for the sums of piece {}", number);
+    });
   }
 }
 

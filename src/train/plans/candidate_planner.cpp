@@ -69,7 +69,8 @@ bool CandidatePlanner::is_measured(const plan::GridCandidate& candidate) const {
   return setup_of(candidate).measured;
 }
 
-plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
+plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate,
+                                         double wanted_seconds) {
   const Setup whole = setup_of(candidate).whole;
   plan::GridOutcome outcome;
   if (names_plan(whole)) {
@@ -91,15 +92,19 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
     programs.push_back(std::move(stage.program));
   }
   if (outcome.needed_bytes > 0) return outcome;
+  outcome = replay(links, std::move(programs));
+  if (outcome.seconds >= wanted_seconds) return outcome;
   // Of a stage that is cut as it is declared the Program that was planned shows that it fits.
   std::vector<std::int64_t> beyond(as_index(stages));
   in_threads(stages, [&](int stage) {
     if (!planned[as_index(stage)].as_declared)
       beyond[as_index(stage)] = floor_beyond_budget(whole, stage);
   });
-  outcome.needed_bytes = *std::max_element(beyond.begin(), beyond.end());
-  if (outcome.needed_bytes > 0) return outcome;
-  return replay(links, std::move(programs));
+  const std::int64_t needed = *std::max_element(beyond.begin(), beyond.end());
+  if (needed == 0) return outcome;
+  plan::GridOutcome none;
+  none.needed_bytes = needed;
+  return none;
 }
 
 // What a run takes at least by a stage as it is declared, where that is more than the budget; else

@@ -227,7 +227,7 @@ TEST(GridSearch, FindsTheTenBestOfAll) {
                               [](int tensor, bool, std::int64_t micro_batch) {
                                 return made_up_blocks(tensor, micro_batch);
                               });
-      const auto plan = [&](const GridCandidate& candidate) {
+      const auto plan = [&](const GridCandidate& candidate, double) {
         return pretend(estimator, candidate, seed);
       };
       GridSearchOptions options;
@@ -274,7 +274,7 @@ TEST(GridSearch, IsTheSameHoweverManyArePlannedAtOnce) {
       options.most_micro_batches = most_micro_batches;
       return search_grids(
           candidates, estimator, budget,
-          [&](const GridCandidate& candidate) {
+          [&](const GridCandidate& candidate, double) {
             if (candidate.schedule == "zb-h2" && candidate.shape.pipeline > 1)
               throw ConfigError("grid.schedule", candidate.schedule, "is none of these");
             return outcomes.at(to_string(candidate));
@@ -321,7 +321,7 @@ TEST(GridSearch, FailuresOfWhatIsPlannedAheadWaitForTheirTurn) {
     options.best = 1;
     return search_grids(
         candidates, estimator, budget,
-        [&](const GridCandidate& candidate) {
+        [&](const GridCandidate& candidate, double) {
           const std::lock_guard lock(mutex);
           asked.push_back(to_string(candidate));
           if (asked.back() == fails) throw std::runtime_error(fails);
@@ -357,7 +357,7 @@ TEST(GridSearch, SchedulesThatTakeEquallyLongAreOneOfTheTen) {
                           });
   int shown = 0;
   for (unsigned seed = 0; seed < 3; ++seed) {
-    const auto plan = [&](const GridCandidate& candidate) {
+    const auto plan = [&](const GridCandidate& candidate, double) {
       GridCandidate twin = candidate;
       const bool has_twin = candidate.shape.pipeline > 1 &&
                             (candidate.schedule == "zb-h1" || candidate.schedule == "zb-h2");
@@ -403,7 +403,7 @@ TEST(GridSearch, SaysWhoNeedsLeastWhereNothingFits) {
   }
   const GridSearch search = search_grids(
       candidates, estimator, budget,
-      [&](const GridCandidate& candidate) { return pretend(estimator, candidate, 0); }, {});
+      [&](const GridCandidate& candidate, double) { return pretend(estimator, candidate, 0); }, {});
   EXPECT_TRUE(search.best.empty());
   EXPECT_EQ(search.leanest.outcome.needed_bytes, least);
 }
@@ -423,7 +423,7 @@ TEST(GridSearch, LeavesOutWhatCannotBePlanned) {
       options.most_micro_batches = 1'000'000;
       return search_grids(
           candidates, estimator, budget,
-          [&](const GridCandidate& candidate) {
+          [&](const GridCandidate& candidate, double) {
             if (refuses(candidate)) throw ConfigError("train.global_batch", "16", "too many");
             return pretend(estimator, candidate, 0);
           },

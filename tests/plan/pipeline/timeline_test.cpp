@@ -99,7 +99,10 @@ TEST(TimelineSvg, RefusesWhatNobodyCanLookAt) {
 TEST(Comparison, OneRowASchedule) {
   PipelineRequest wanted = request(3, 9);
   wanted.chunks = 3;
-  const auto rows = compare_pipeline_schedules(wanted, {1, 1, 1}, 0, std::nullopt);
+  const auto even = [](const PipelineSchedule& schedule) {
+    return even_costs(schedule, {1, 1, 1});
+  };
+  const auto rows = compare_pipeline_schedules(wanted, even);
   ASSERT_EQ(rows.size(), pipeline_schedule_kinds().size() - 1);
   for (const ScheduleComparison& row : rows) {
     EXPECT_EQ(row.outcome.has_value(), row.refusal.empty()) << row.name;
@@ -110,7 +113,7 @@ TEST(Comparison, OneRowASchedule) {
     }
     EXPECT_NE(format_comparison(rows).find("\n" + row.name + " "), std::string::npos);
   }
-  EXPECT_THROW(compare_pipeline_schedules(request(0, 9), {1, 1, 1}, 0, std::nullopt), ConfigError);
+  EXPECT_THROW(compare_pipeline_schedules(request(0, 9), even), ConfigError);
 }
 
 }  // namespace

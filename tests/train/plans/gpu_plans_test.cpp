@@ -335,7 +335,7 @@ TEST(GpuPlans, RoundedProductsAreForFloat32OnGpus) {
 // Files of version 1 have no devices that somebody else gives work: nothing is said of launches,
 // and bytes are a processor's.
 TEST(GpuPlans, AFileOfVersionOneKnowsNoLaunches) {
-  const plan::Cluster cluster = plan::load_cluster(root + "/config/clusters/jean_zay_a100.toml");
+  const plan::Cluster cluster = plan::load_cluster(root + "/config/clusters/frontier.toml");
   const train::Setup setup = setup_on(cluster, small_gpt(), tokens(256));
   const GridPlan grid = plan_grid(setup, std::int64_t{1} << 30, &cluster);
   EXPECT_EQ(grid.issue_seconds, 0);
