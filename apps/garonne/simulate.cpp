@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/file.hpp"
 #include "base/json_output.hpp"
@@ -233,17 +234,23 @@ ExitCode simulate(const SimulateOptions& options) {
   if (!options.save.empty())
     write_file_durably(options.save, json_text(plan::to_json(schedule)) + "\n");
   if (!options.svg.empty()) write_file_durably(options.svg, plan::timeline_svg(schedule, outcome));
-  const double step_seconds = run ? run->simulated->step_seconds(schedule) : 0;
+  const plan::GridEstimate step = run ? run->simulated->step(schedule) : plan::GridEstimate();
   if (options.json) {
     nlohmann::ordered_json json = plan::simulation_json(schedule, subject.even, costs, outcome);
-    if (run) json["step_seconds"] = step_seconds;
+    if (run) {
+      json["step_seconds"] = step.seconds;
+      json["peak_bytes"] = step.bytes;
+      json["budget_bytes"] = run->wish.budget_bytes;
+    }
     fmt::print("{}\n", json_text(json));
     return ExitCode::Done;
   }
   print_timeline(schedule, outcome, options);
   if (run) {
-    fmt::print("a step           {:.6g} s (with sums over ranks and updates; {})\n", step_seconds,
+    fmt::print("a step            {:.6g} s (with sums over ranks and updates; {})\n", step.seconds,
                train::source_of(run->wish.cluster));
+    fmt::print("peak              {} of a rank, {} {}\n", format_bytes(step.bytes),
+               step.fits ? "within" : "BEYOND", format_bytes(run->wish.budget_bytes));
   }
   return ExitCode::Done;
 }

@@ -16,8 +16,8 @@ plan::PipelineCosts SimulatedRun::costs_of(const plan::PipelineSchedule& schedul
   return estimator_.pipeline_costs(candidate_of(schedule));
 }
 
-double SimulatedRun::step_seconds(const plan::PipelineSchedule& schedule) {
-  return estimator_.estimate(candidate_of(schedule)).seconds;
+plan::GridEstimate SimulatedRun::step(const plan::PipelineSchedule& schedule) {
+  return estimator_.estimate(candidate_of(schedule));
 }
 
 plan::GridCandidate SimulatedRun::candidate_of(const plan::PipelineSchedule& schedule) const {

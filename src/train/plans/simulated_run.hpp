@@ -2,7 +2,6 @@
 #pragma once
 
 #include "plan/grid/grid_estimate.hpp"
-#include "plan/pipeline/schedule.hpp"
 #include "plan/pipeline/simulation.hpp"
 #include "train/plans/grid_search.hpp"
 
@@ -18,8 +17,9 @@ class SimulatedRun {
   // ranks included, and of a message between stages. Throws ConfigError where the model cannot be
   // cut so, or the schedule has no Programs.
   plan::PipelineCosts costs_of(const plan::PipelineSchedule& schedule);
-  // Of a whole step: with sums over data ranks and updates. Throws as costs_of.
-  double step_seconds(const plan::PipelineSchedule& schedule);
+  // Of a whole step: with sums over data ranks and updates, and what a rank holds at most. Throws
+  // as costs_of.
+  plan::GridEstimate step(const plan::PipelineSchedule& schedule);
 
  private:
   plan::GridCandidate candidate_of(const plan::PipelineSchedule& schedule) const;
