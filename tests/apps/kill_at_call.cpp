@@ -1,13 +1,14 @@
 // Preloaded into a rank: kills it, or all ranks, inside the nth of its calls that change files
 // under a folder. Says in a log where.
 //   KILL_RANK    the rank that counts
-//   KILL_CALL    write, fsync, rename, unlink, read, send or compute: where the main thread is
-//   within
-//                an operation of LibTorch
+//   KILL_CALL    write, fsync, rename, unlink, read, send, disk-write, disk-read (of a place in a
+//   file),
+//                or compute: where the main thread is within an operation of LibTorch
 //   KILL_NUMBER  of the call, from 1
 //   KILL_UNDER   part of the path of what counts
 //   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer, fail
-//                for one whose write or fsync finds no space
+//                for one whose write or fsync finds no space, or whose disk fails; slow for one
+//                whose calls take ten times as long from then on
 //   KILL_SECONDS that it takes longer
 //   KILL_LOG     gets a line: call, number, path, before | half | after
 #include <dlfcn.h>
@@ -22,9 +23,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -42,6 +45,7 @@ struct Order {
   bool stops = environment("KILL_WHOM") == "stop";
   bool holds = environment("KILL_WHOM") == "hold";
   bool fails = environment("KILL_WHOM") == "fail";
+  bool slows = environment("KILL_WHOM") == "slow";
   long seconds = atol(environment("KILL_SECONDS").c_str());
   long number = atol(environment("KILL_NUMBER").c_str());
   // The program's own helpers have its environment, and count nothing.
@@ -90,7 +94,7 @@ void strike(const std::string& path, const char* when) {
     sleep(static_cast<unsigned>(order().seconds));
     return;
   }
-  if (order().fails) return;
+  if (order().fails || order().slows) return;
   kill(getpid(), order().stops ? SIGSTOP : SIGKILL);
   while (true) pause();
 }
@@ -131,7 +135,38 @@ auto around(const char* call, const std::string& path, const Call& made) {
 
 }  // namespace
 
+namespace {
+
+// At a place in a file. Where it fails, so do all that follow.
+template <typename Call>
+ssize_t at_place(const char* call, int descriptor, int failure, const Call& made) {
+  if (!order().counts || order().call != call) return made();
+  const std::string path = path_of(descriptor);
+  if (path.find(order().under) == std::string::npos || ++calls < order().number) return made();
+  if (calls == order().number) strike(path, "before");
+  if (order().fails) {
+    errno = failure;
+    return -1;
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  const ssize_t moved = made();
+  if (order().slows) std::this_thread::sleep_for(9 * (std::chrono::steady_clock::now() - begun));
+  return moved;
+}
+
+}  // namespace
+
 extern "C" {
+
+ssize_t pwrite64(int descriptor, const void* data, size_t bytes, off64_t offset) {
+  static auto* const next = real<ssize_t(int, const void*, size_t, off64_t)>("pwrite64");
+  return at_place("disk-write", descriptor, ENOSPC,
+                  [&] { return next(descriptor, data, bytes, offset); });
+}
+
+ssize_t pwrite(int descriptor, const void* data, size_t bytes, off_t offset) {
+  return pwrite64(descriptor, data, bytes, offset);
+}
 
 ssize_t write(int descriptor, const void* data, size_t bytes) {
   static auto* const next = real<ssize_t(int, const void*, size_t)>("write");
@@ -152,6 +187,10 @@ ssize_t write(int descriptor, const void* data, size_t bytes) {
 ssize_t pread64(int descriptor, void* data, size_t bytes, off64_t offset) {
   static auto* const next = real<ssize_t(int, void*, size_t, off64_t)>("pread64");
   if (!order().counts) return next(descriptor, data, bytes, offset);
+  if (order().call == "disk-read") {
+    return at_place("disk-read", descriptor, EIO,
+                    [&] { return next(descriptor, data, bytes, offset); });
+  }
   return around("read", path_of(descriptor), [&] { return next(descriptor, data, bytes, offset); });
 }
 
