@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "bench_shares.hpp"
@@ -8,30 +11,53 @@
 namespace garonne::apps {
 namespace {
 
+// What part of a lane's time Compute did not wait for.
+std::string hidden_text(const train::BudgetRow& row) {
+  std::string text;
+  for (const auto& [lane, seconds] : row.lanes) {
+    if (seconds.busy <= 0) continue;
+    const double hidden = std::max(0.0, 1 - seconds.waited / seconds.busy);
+    text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", to_string(lane), 100 * hidden);
+  }
+  return text;
+}
+
 void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
   fmt::print("{}", added_heading);
-  fmt::print("{:>6} {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}\n",
-             "share", "budget", "may", "plan", "peak", "below", "copied", "planned", "step",
-             "added", "copying", "waited");
+  fmt::print(
+      "{:>6} {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}  {}\n",
+      "share", "budget", "may", "plan", "peak", "below", "copied", "planned", "step", "added",
+      "copying", "waited", "hidden of each lane's time");
   for (const auto& row : rows) {
     const std::string budget = row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes);
     if (!row.fits) {
       fmt::print("{:>5.0f}% {:>11} {:<10} does not fit\n", 100 * row.share, budget, row.wanted);
       continue;
     }
+    double busy = 0;
+    double waited = 0;
+    for (const auto& [lane, seconds] : row.lanes) {
+      busy += seconds.busy;
+      waited += seconds.waited;
+    }
     fmt::print(
         "{:>5.0f}% {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>7.1f} ms {:>7.1f} ms {:>7.1f}% "
-        "{:>7.1f} ms {:>7.1f} ms\n",
+        "{:>7.1f} ms {:>7.1f} ms  {}\n",
         100 * row.share, budget, row.wanted, row.plan, format_bytes(row.peak_bytes),
         format_bytes(row.host_bytes + row.disk_bytes), format_bytes(row.copied_out_bytes),
-        1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share,
-        1e3 * row.copy_seconds, 1e3 * row.waited_seconds);
+        1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share, 1e3 * busy,
+        1e3 * waited, hidden_text(row));
   }
 }
 
 nlohmann::ordered_json offload_json(const std::vector<train::BudgetRow>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& row : rows) {
+    nlohmann::ordered_json lanes = nlohmann::ordered_json::object();
+    for (const auto& [lane, seconds] : row.lanes) {
+      lanes[std::string(to_string(lane))] = {{"busy_seconds", seconds.busy},
+                                             {"waited_seconds", seconds.waited}};
+    }
     list.push_back({{"share", row.share},
                     {"budget_bytes", row.budget_bytes},
                     {"may", row.wanted},
@@ -46,8 +72,7 @@ nlohmann::ordered_json offload_json(const std::vector<train::BudgetRow>& rows) {
                     {"step_seconds", row.step_seconds},
                     {"added_share", row.added_share},
                     {"planned_added", row.planned_added},
-                    {"copy_seconds", row.copy_seconds},
-                    {"waited_seconds", row.waited_seconds},
+                    {"lanes", std::move(lanes)},
                     {"planning_seconds", row.planning_seconds}});
   }
   return list;

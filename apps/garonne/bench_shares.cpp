@@ -1,26 +1,53 @@
 #include "bench_shares.hpp"
-#include "base/json_output.hpp"
 
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/json_output.hpp"
 #include "counts.hpp"
 
 namespace garonne::apps {
+
+namespace {
+
+std::vector<std::int64_t> budgets_of(const std::vector<std::string>& texts) {
+  std::vector<std::int64_t> budgets;
+  for (const std::string& text : texts) {
+    const std::optional<std::int64_t> bytes = parse_bytes(text);
+    if (!bytes || *bytes <= 0)
+      throw ConfigError("--budgets", text, "is no number of bytes, as 600MiB");
+    budgets.push_back(*bytes);
+  }
+  return budgets;
+}
+
+}  // namespace
 
 void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOptions> options,
                           BudgetTable table, Chosen& chosen) {
   const auto config = add_config_options(command);
   const auto percent = std::make_shared<std::vector<double>>(std::vector<double>{70, 50, 35});
   const auto json = std::make_shared<bool>(false);
+  const auto bytes = std::make_shared<std::vector<std::string>>();
+  CLI::Option* const shares =
+      command
+          .add_option("--shares", *percent,
+                      "budgets, in percent of the bytes that keep-all needs beyond the static ones")
+          ->delimiter(',')
+          ->check(CLI::Range(0.0, 1000.0))
+          ->capture_default_str();
   command
-      .add_option("--shares", *percent,
-                  "budgets, in percent of the bytes that keep-all needs beyond the static ones")
+      .add_option(
+          "--budgets", *bytes,
+          "further budgets, or in place of the shares where none are given: bytes, as 600MiB")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
+      ->type_name("BYTES");
   command.add_option("--steps", options->steps, "timed turns, after two that are not")
       ->check(count())
       ->capture_default_str();
@@ -29,7 +56,9 @@ void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOption
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;
       session.agree([&] { loaded = config->load(); });
-      for (const double share : *percent) options->shares.push_back(share / 100);
+      if (bytes->empty() || shares->count() > 0)
+        for (const double share : *percent) options->shares.push_back(share / 100);
+      session.agree([&] { options->budgets = budgets_of(*bytes); });
       const auto rows = train::run_budget_benchmark(loaded, *options, session);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {

@@ -21,8 +21,8 @@ constexpr const char* added_heading =
     "keep-all "
     "in the same turn,\nwhich is not the ratio of the medians; planned: as the plans say\n";
 
-// Adds --shares, --steps, --json and the run's options to a subcommand that measures what
-// `options` says, to which options of its own may still write, and shows it as `table` does.
+// Adds --shares, --budgets, --steps, --json and the run's options to a subcommand that measures
+// what `options` says, to which options of its own may still write, and shows it as `table` does.
 void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOptions> options,
                           BudgetTable table, Chosen& chosen);
 

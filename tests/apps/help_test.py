@@ -19,7 +19,7 @@ from support import BINARY, ProgramTest, RUN_FILE, SOURCE, run
 
 POINTER = "every key of a run file can be given as --table.key VALUE; `garonne train --help` lists them"
 # Those that take a run file and its keys.
-WITH_KEYS = {"train", "plan", "profile", "data batch", "bench", "bench budgets", "bench offload"}
+WITH_KEYS = {"train", "plan", "profile", "data batch", "bench", "bench budgets", "bench offload", "simulate"}
 # Examples that are not carried out here: they take minutes, wait for a run that there is not, or want one on fields.
 NOT_RUN = {"forecast", "stop", "bench solvers", "bench links", "bench budgets", "bench offload", "bench transforms",
            "data navier-stokes", "data shallow-water", "data synthetic-era5", "data", "checkpoint", "profile"}

@@ -105,12 +105,15 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;
   contenders.push_back(make_contender(run, {"keep-all", "keep-all", false}, 1, plenty));
   const plan::Prediction whole = plan::replay(contenders[0].trainer->program());
-  for (const double share : options.shares) {
-    const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
-    const auto budget = whole.static_bytes + static_cast<std::int64_t>(share * activations);
+  const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
+  const auto add = [&](double share, std::int64_t budget) {
     for (const Entrant& entrant : entrants_of(options, config))
       contenders.push_back(make_contender(run, entrant, share, budget));
-  }
+  };
+  for (const double share : options.shares)
+    add(share, whole.static_bytes + static_cast<std::int64_t>(share * activations));
+  for (const std::int64_t budget : options.budgets)
+    add(static_cast<double>(budget - whole.static_bytes) / activations, budget);
 
   constexpr std::int64_t warm_up = 2;
   for (std::int64_t turn = 1; turn <= options.steps + warm_up; ++turn) {
@@ -122,10 +125,11 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
       const double seconds = contender.trainer->step_seconds();
       contender.row.peak_bytes = std::max(contender.row.peak_bytes, outputs.peak_bytes);
       if (turn > warm_up) contender.seconds.push_back(seconds);
-      contender.row.copy_seconds = 0;
-      for (const auto& [lane, busy] : outputs.copy_seconds) contender.row.copy_seconds += busy;
-      contender.row.waited_seconds =
-          waited_for_copies(contender.trainer->program(), outputs.measurements);
+      contender.row.lanes.clear();
+      for (const auto& [lane, busy] : outputs.copy_seconds) contender.row.lanes[lane].busy = busy;
+      for (const auto& [lane, waited] :
+           waited_by_lane(contender.trainer->program(), outputs.measurements))
+        contender.row.lanes[lane].waited = waited;
     }
   }
 

@@ -3,16 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/device.hpp"
 #include "dist/session.hpp"
 
 namespace garonne::train {
 
+struct LaneSeconds {
+  double busy = 0;
+  double waited = 0;  // by Compute, for what it copied
+};
+
 struct BudgetRow {
-  double share = 1;  // of the bytes that keep-all needs beyond the static ones
+  // Of the bytes that keep-all needs beyond the static ones; below 0 where the budget is below
+  // those.
+  double share = 1;
   std::int64_t budget_bytes = 0;
   std::string wanted;  // "auto" or the policy
   std::string plan;    // what was chosen
@@ -28,12 +37,12 @@ struct BudgetRow {
   std::int64_t host_bytes = 0;        // the most at once, as planned and measured
   std::int64_t disk_bytes = 0;        // the same
   std::int64_t copied_out_bytes = 0;  // in a step, and as many back
-  double copy_seconds = 0;            // of all lanes, in the last step
-  double waited_seconds = 0;          // by Compute, in the last step
+  std::map<Lane, LaneSeconds> lanes;  // of copies, in the last step
 };
 
 struct BudgetOptions {
   std::vector<double> shares;
+  std::vector<std::int64_t> budgets;  // further ones, in bytes
   std::int64_t steps = 30;
   bool policies = true;
   // In place of policies: the best that only runs again, the best that only moves, and the best of
@@ -44,9 +53,9 @@ struct BudgetOptions {
   double link = 0;
 };
 
-// Rows: keep-all first, then by share "auto" and the policies, or "recompute", "offload" and
-// "both". ConfigError where there is no tier to move to. Every turn runs one step of each, in an
-// order that alternates. Collective over all ranks.
+// Rows: keep-all first, then by share and budget "auto" and the policies, or "recompute", "offload"
+// and "both". ConfigError where there is no tier to move to. Every turn runs one step of each, in
+// an order that alternates. Collective over all ranks.
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session);
 

@@ -68,15 +68,22 @@ CopyTraffic copy_traffic(const plan::Program& program) {
   return traffic;
 }
 
-double waited_for_copies(const plan::Program& program,
-                         const std::vector<plan::Measurement>& measurements) {
-  double seconds = 0;
+std::map<Lane, double> waited_by_lane(const plan::Program& program,
+                                      const std::vector<plan::Measurement>& measurements) {
+  std::map<Lane, double> seconds;
   for (std::size_t i = 0; i < measurements.size(); ++i) {
     const int completes = program.instructions[i].completes;
     if (completes < 0) continue;
-    if (is_copy(program.instructions[static_cast<std::size_t>(completes)].operation))
-      seconds += measurements[i].seconds;
+    const plan::Instruction& waited = program.instructions[static_cast<std::size_t>(completes)];
+    if (is_copy(waited.operation)) seconds[waited.lane] += measurements[i].seconds;
   }
+  return seconds;
+}
+
+double waited_for_copies(const plan::Program& program,
+                         const std::vector<plan::Measurement>& measurements) {
+  double seconds = 0;
+  for (const auto& [lane, waited] : waited_by_lane(program, measurements)) seconds += waited;
   return seconds;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ struct CopyTraffic {
   double in_seconds = 0;
 };
 CopyTraffic copy_traffic(const plan::Program& program);
-// How long Compute waited for copies, of the measurements of a step of the Program.
+// How long Compute waited for copies, of the measurements of a step of the Program: by lane, and in
+// all.
+std::map<Lane, double> waited_by_lane(const plan::Program& program,
+                                      const std::vector<plan::Measurement>& measurements);
 double waited_for_copies(const plan::Program& program,
                          const std::vector<plan::Measurement>& measurements);
 

@@ -100,13 +100,15 @@ TEST(HostIssue, IsNoMatterOfOneStageWhoseDeviceIsThrough) {
 }
 
 TEST(HostIssue, WaitsForTheDeviceBeforeItLoadsAMicroBatch) {
-  // Of a micro-batch the device begins when both passes are issued; ahead of it, only of the first.
+  // A micro-batch is two forwards and two backwards, of which the device begins the first when
+  // three passes are issued; if the host is ahead, only those of the first micro-batch keep it
+  // waiting.
   constexpr double backward = 3;
   for (const int micro_batches : {1, 2, 5}) {
-    EXPECT_NEAR(seconds_of(1, micro_batches, "gpipe", HostIssue::Waits, 0, backward),
-                micro_batches * (2 * issue + backward), 1e-6);
-    EXPECT_NEAR(seconds_of(1, micro_batches, "gpipe", HostIssue::Ahead, 0, backward),
-                2 * issue + micro_batches * backward, 1e-6);
+    EXPECT_NEAR(seconds_of(1, micro_batches, "1f1b", HostIssue::Waits, 0, backward),
+                micro_batches * (3 * issue + 2 * backward), 1e-6);
+    EXPECT_NEAR(seconds_of(1, micro_batches, "1f1b", HostIssue::Ahead, 0, backward),
+                3 * issue + micro_batches * 2 * backward, 1e-6);
   }
 }
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""garonne bench offload: plans that run again, that move and that do both, planned beside measured."""
+import json
+import unittest
+
+from offload_runs import OffloadRuns
+from support import run
+
+
+class BenchOffloadTest(OffloadRuns):
+    def bench(self, *options, check=0):
+        return run("bench", "offload", self.config, *self.model(), "--memory.disk", self.disk, "--steps", 3, *options, check=check)
+
+    def test_rows(self):
+        least, without, most = self.budgets()
+        below = (least + without) // 2
+        rows = json.loads(self.bench("--shares", "60", "--budgets", f"{below},{most}", "--json").stdout)
+        self.assertEqual([row["may"] for row in rows], ["keep-all", *3 * ("recompute", "offload", "both")])
+        whole, by_share, small, large = rows[0], rows[1:4], rows[4:7], rows[7:]
+        self.assertEqual({row["share"] for row in by_share}, {0.6})
+        self.assertEqual({row["budget_bytes"] for row in small}, {below})
+        self.assertAlmostEqual(large[0]["share"], 1)
+        self.assertLess(small[0]["share"], by_share[0]["share"])
+        # Less than what a plan without the disk takes is had by moving.
+        self.assertEqual([row["fits"] for row in small], [False, small[1]["fits"], True])
+        for row in rows:
+            if not row["fits"]:
+                continue
+            self.assertGreater(row["step_seconds"], 0)
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            if row["may"] != "keep-all":
+                self.assertLessEqual(row["planned_peak_bytes"], row["budget_bytes"])
+            self.assertEqual(row["disk_bytes"] > 0, row["copied_out_bytes"] > 0)
+            self.assertEqual(sorted(row["lanes"]), ["disk-read", "disk-write"] if row["disk_bytes"] > 0 else [])
+            for lane in row["lanes"].values():
+                self.assertGreater(lane["busy_seconds"], 0)
+                self.assertGreaterEqual(lane["waited_seconds"], 0)
+        # Whoever may do both plans no slower than the better of the two.
+        for recompute, offload, both in (by_share, small, large):
+            for one in (recompute, offload):
+                if one["fits"]:
+                    self.assertLessEqual(both["planned_seconds"], one["planned_seconds"])
+        self.assertEqual(large[2]["planned_seconds"], whole["planned_seconds"])
+
+    def test_the_table_and_refusals(self):
+        least, _, _ = self.budgets()
+        shown = self.bench("--budgets", least).stdout
+        self.assertRegex(shown, r"(?m)^ *100% +keep-all ")
+        self.assertRegex(shown, r"(?m)^ *-?\d+% .* both .* disk-write -?\d+%, disk-read -?\d+%$|disk-read -?\d+%, disk-write -?\d+%$")
+        self.assertEqual(shown.count(" recompute "), 1)
+        for options, words in ((("--budgets", "many"), "--budgets"), (("--memory.allow", "recompute"), "memory.disk"),
+                               (("--grid.pipeline", 2), "grid.pipeline"), (("--link", 1), "--link")):
+            self.assertIn(words, self.bench(*options, check=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
