@@ -83,8 +83,6 @@ void check_run(const SimulateOptions& options, const std::string& given) {
     }
     return;
   }
-  if (options.target.cluster.empty())
-    throw ConfigError("--cluster", "", "a run is simulated on the devices of one; give its file");
   if (!given.empty()) {
     throw ConfigError(given, "",
                       "is what the run file and the cluster say; leave it out, and give the run's "
@@ -173,6 +171,8 @@ std::unique_ptr<Run> run_of(const SimulateOptions& options) {
   auto run = std::make_unique<Run>();
   train::GridSearchRequest& wish = run->wish;
   wish.config = options.run->load();
+  if (options.target.cluster.empty())
+    throw ConfigError("--cluster", "", "a run is simulated on the devices of one; give its file");
   const auto& grid = wish.config.grid;
   if (grid.pipeline < 2) {
     throw ConfigError("grid.pipeline", fmt::format("{}", grid.pipeline),
