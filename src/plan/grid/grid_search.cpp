@@ -90,6 +90,8 @@ class Search {
 
   // The time of the last one that is wanted; without end where all are planned.
   double last_wanted() const { return last_wanted_; }
+  // What takes so long is not in the place of that one either.
+  double least_useless_seconds() const { return last_wanted_ * (1 + 2 * equal_share); }
 
   void note(std::int64_t done, const std::string& what) const {
     if (options_.progress) options_.progress(done, result_.candidates, what);
@@ -145,7 +147,10 @@ class Search {
       });
       if (!plan(row)) continue;
       micro_batches_ += rows_[row].candidate.micro_batches;
-      if (rows_[row].outcome.fits)
+      const GridOutcome& outcome = rows_[row].outcome;
+      // Of one that is too slow it may not have been asked whether it fits, which makes no
+      // difference.
+      if (outcome.fits || outcome.seconds >= least_useless_seconds())
         take(rows_[row]);
       else
         large_.push_back(row);
@@ -219,7 +224,7 @@ class Search {
     in_threads(static_cast<int>(rows.size()), [&](int k) {
       Planned& mine = planned[as_index(k)];
       try {
-        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate, last_wanted());
+        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate, least_useless_seconds());
       } catch (...) {
         mine.failure = std::current_exception();
       }

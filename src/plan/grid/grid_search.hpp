@@ -16,7 +16,7 @@ namespace garonne::plan {
 struct GridOutcome {
   bool fits = false;
   std::int64_t needed_bytes = 0;  // the least that some plan of it needs, where it does not fit
-  double seconds = 0;             // of a step
+  double seconds = 0;             // of a step; 0 where Programs are too large
   double bubble_seconds = 0;      // of it, the busiest stage computes nothing
   std::vector<std::int64_t> peak_bytes;  // by stage
   std::vector<std::string> plans;        // by stage
@@ -69,9 +69,9 @@ struct GridSearch {
   RankedGrid leanest;
 };
 
-// Makes Programs of a candidate. One that takes `wanted_seconds` or longer is of no use any more,
-// and may be said to fit where it does not.
-using PlanOfGrid = std::function<GridOutcome(const GridCandidate&, double wanted_seconds)>;
+// Makes Programs of a candidate. One that takes `useless_seconds` or longer is of no use any more,
+// and may be said to fit where it does not; its seconds are said in any case.
+using PlanOfGrid = std::function<GridOutcome(const GridCandidate&, double useless_seconds)>;
 
 // `plan`: an equal candidate always gets an equal answer but for that, so that the
 // search is a function of its arguments. Never faster than the estimator's bounds. It throws

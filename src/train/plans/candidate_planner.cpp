@@ -70,7 +70,7 @@ bool CandidatePlanner::is_measured(const plan::GridCandidate& candidate) const {
 }
 
 plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate,
-                                         double wanted_seconds) {
+                                         double useless_seconds) {
   const Setup whole = setup_of(candidate).whole;
   plan::GridOutcome outcome;
   if (names_plan(whole)) {
@@ -93,7 +93,7 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate,
   }
   if (outcome.needed_bytes > 0) return outcome;
   outcome = replay(links, std::move(programs));
-  if (outcome.seconds >= wanted_seconds) return outcome;
+  if (outcome.seconds >= useless_seconds) return outcome;
   // Of a stage that is cut as it is declared the Program that was planned shows that it fits.
   std::vector<std::int64_t> beyond(as_index(stages));
   in_threads(stages, [&](int stage) {
@@ -104,6 +104,7 @@ plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate,
   if (needed == 0) return outcome;
   plan::GridOutcome none;
   none.needed_bytes = needed;
+  none.seconds = outcome.seconds;
   return none;
 }
 

@@ -26,9 +26,9 @@ class CandidatePlanner {
 
   // By blocks, or by memory.plan where that names a way; an equal candidate gets an equal answer.
   // Whether it also fits as its stages are declared is asked where it takes less than
-  // `wanted_seconds` only. Throws ConfigError where it cannot be planned.
+  // `useless_seconds` only. Throws ConfigError where it cannot be planned.
   plan::GridOutcome plan(const plan::GridCandidate& candidate,
-                         double wanted_seconds = std::numeric_limits<double>::infinity());
+                         double useless_seconds = std::numeric_limits<double>::infinity());
   // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
   // the smallest budget of the candidate.
   plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate) const;

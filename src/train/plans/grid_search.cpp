@@ -168,8 +168,8 @@ GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish) {
     options.at_once = std::min(usable_cores(), most_planned_at_once);
     return plan::search_grids(
         candidates, estimator, may_leave_device(model) ? most_key_bytes : within.budget_bytes,
-        [&](const plan::GridCandidate& candidate, double wanted_seconds) {
-          return planner.plan(candidate, wanted_seconds);
+        [&](const plan::GridCandidate& candidate, double useless_seconds) {
+          return planner.plan(candidate, useless_seconds);
         },
         options);
   };
