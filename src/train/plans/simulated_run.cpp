@@ -24,7 +24,7 @@ plan::GridCandidate SimulatedRun::candidate_of(const plan::PipelineSchedule& sch
   const auto& known = plan::schedule_traits();
   if (std::ranges::find(known, schedule.name, &plan::ScheduleTraits::name) == known.end()) {
     throw ConfigError("--schedule", schedule.name,
-                      "is none that runs are planned with; leave out --run and give the seconds");
+                      "is none that runs are planned with; leave out the run file and give seconds");
   }
   const RunConfig& config = wish_.config;
   plan::GridCandidate candidate;
