@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The installed program, after its tree was moved: it finds its libraries, and there are manual and completion."""
+import json
 import os
 import pathlib
 import shutil
@@ -36,8 +37,13 @@ class ProgramTest(unittest.TestCase):
         share = self.prefix / "share"
         for name in ("man/man1/garonne.1", "man/man1/garonne-train.1", "man/man1/garonne-data-inspect.1",
                      "bash-completion/completions/garonne", "zsh/site-functions/_garonne", "garonne/config/darcy_fno.toml",
+                     "garonne/config/clusters/dgx_h100.toml", "garonne/truth/points.json", "garonne/truth/constants.json",
                      "garonne/python/garonne_read/__init__.py", "doc/garonne/README.md", "doc/garonne/docs/formats.md"):
             self.assertTrue((share / name).is_file(), name)
+        # Each measurement with its source, and the machine that it was made on.
+        for point in json.loads((share / "garonne/truth/points.json").read_text())["points"]:
+            self.assertTrue(point["note"])
+            self.assertTrue((share / "garonne/truth/machines" / f"{point['machine']}.toml").is_file())
         page = (share / "man/man1/garonne-forecast.1").read_text()
         self.assertIn("\\-\\-members", page)
         script = f"source {share}/bash-completion/completions/garonne; COMP_WORDS=(garonne data sta); COMP_CWORD=2; _garonne; " \
