@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #endif
 
+#include <chrono>
 #include <utility>
 
 #include "base/awake_time.hpp"
@@ -37,11 +38,17 @@ CommunicationThread::CommunicationThread(Session& session)
 }
 
 CommunicationThread::~CommunicationThread() {
+  const bool fails = std::uncaught_exceptions() > exceptions_at_start_;
+  if (fails && leave_if_running()) {
+    thread_.detach();
+    session_.detach(*this);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     // The others may be gone: completing what is in flight could take for ever.
-    if (std::uncaught_exceptions() > exceptions_at_start_ && !unfinished_.empty() && !failure_) {
+    if (fails && !unfinished_.empty() && !failure_) {
       failure_ = std::make_exception_ptr(
           CommunicationError("communication thread", "stopped because of another error"));
     }
@@ -112,6 +119,26 @@ void CommunicationThread::run(std::function<void()> function) {
   if (thrown) std::rethrow_exception(thrown);
 }
 
+bool CommunicationThread::leave_if_running() {
+  const std::lock_guard lock(call_->mutex);
+  call_->left = call_->running;
+  return call_->left;
+}
+
+// On the thread. Once it was left there is nothing to come back to but the end of the process.
+void CommunicationThread::call(const std::function<void()>& function) {
+  const std::shared_ptr<Call> mine = call_;
+  const auto set_running = [&](bool running) {
+    const std::lock_guard lock(mine->mutex);
+    mine->running = running;
+    return mine->left;
+  };
+  set_running(true);
+  function();
+  if (!set_running(false)) return;
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 void CommunicationThread::work() {
   prepare_this_thread();
   std::unique_lock lock(mutex_);
@@ -157,7 +184,7 @@ void CommunicationThread::start_submitted(std::unique_lock<std::mutex>& lock) {
       active_.back().operation->start();
       backoff_.reset();
     } else {
-      submission.function();
+      call(submission.function);
       just_completed_.push_back(submission.number);
     }
     lock.lock();

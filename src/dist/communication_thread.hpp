@@ -37,7 +37,9 @@ class CommunicationThread {
   explicit CommunicationThread(Session& session);
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
-  // Completes what was submitted, unless an exception is on its way or the thread has failed.
+  // Completes what was submitted, unless an exception is on its way or the thread has failed. Where
+  // one is on its way and a function of run() has not come back, as when another rank that it needs
+  // was stopped, the thread is left where it is, since nothing ends a call of MPI.
   ~CommunicationThread();
 
   // Starts the operation after all earlier ones have started. Throws CommunicationError when the
@@ -61,6 +63,15 @@ class CommunicationThread {
     std::function<void()> function;
   };
 
+  // A function of run() while it is carried out, which the thread may be left in.
+  struct Call {
+    std::mutex mutex;
+    bool running = false;
+    bool left = false;
+  };
+  bool leave_if_running();
+  void call(const std::function<void()>& function);
+
   Ticket enqueue(Submission submission);
   void rethrow_failure() const;  // with the lock held
   void work();
@@ -82,6 +93,8 @@ class CommunicationThread {
   int waiting_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;
+
+  const std::shared_ptr<Call> call_ = std::make_shared<Call>();  // outlives this where it is left
 
   std::vector<Submission> active_;             // touched by the thread only
   std::vector<std::uint64_t> just_completed_;  // likewise

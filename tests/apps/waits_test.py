@@ -69,6 +69,8 @@ class WaitsTest(ProgramTest):
             "send": self.placed("send", [*PIPELINE, *unsaved], 1, "send", 100, "", "stop"),
             "collective": self.placed("collective", [*DATA, *unsaved], 0, "send", 400, "", "stop"),
             "save": self.placed("save", [*DATA, *endless], 1, "write", 2, checkpoints, "stop"),
+            # Before the group is made, which the others wait for in a call of MPI that nothing ends.
+            "group": self.placed("group", [*DATA, *endless], 1, "group", 2, "", "stop"),
             "data": self.placed("data", [*DATA, *endless], 1, "read", 12, "tokens.h5", "stop"),
         }
         held = {
