@@ -363,44 +363,6 @@ void RoleCheck::check_copy() {
   if (reduced_.contains(from)) reduced_.insert(to);
 }
 
-void RoleCheck::check_pieces() {
-  const bool sums = instruction_->operation == Operation::SumSquares;
-  const bool updates = is_update(instruction_->operation);
-  const bool tensors = instruction_->operation == Operation::SumTensors;
-  if (tensors) {
-    const int output = instruction_->arguments.output;
-    expect_role(output >= 0 && writes(output) && !reads(output) &&
-                    program_.buffers[as_index(output)].kind == BufferKind::Scalar,
-                "does not make the sums of parameters anew");
-    expect_role(!instruction_->arguments.inputs.empty(), "lacks an input");
-    tensor_sums_.insert(output);
-  }
-  if (instruction_->operation == Operation::UpdateHost) {
-    check_update_on_host();
-  } else if (!instruction_->arguments.stand_ins.empty()) {
-    fail("has stand-ins on the host and is no update there");
-  }
-  for (const int id : instruction_->arguments.pieces) {
-    if (!sums && !updates && !tensors) fail("has pieces and trains nothing");
-    if (id < 0 || as_index(id) >= program_.pieces.size())
-      fail(fmt::format("no piece has the number {}", id));
-    const Piece piece = piece_of(program_, *instruction_, id);
-    read_range(piece.gradient, "gradient");
-    expect_role(holds(piece.gradient, piece.parameter, piece.first), [&] {
-      return fmt::format("takes something else for the gradient of piece {}", id);
-    });
-    if (sums) {
-      expect_role(id > last_summed_ || summed_[as_index(id)] > 0,
-                  "adds squares in another order than that of the pieces");
-      last_summed_ = id;
-      ++summed_[as_index(id)];
-    }
-    if (tensors) sum_tensor(id);
-    if (updates) expect_sums_of(id, program_.pieces[as_index(id)].sums.size());
-    if (updates) update_piece(id);
-  }
-}
-
 // A gradient is summed over the data group, or none is, and in a shard only when it is.
 void RoleCheck::check_sums() {
   const Arguments& arguments = instruction_->arguments;
