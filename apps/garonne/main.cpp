@@ -117,7 +117,10 @@ int main(int argc, char** argv) {
   try {
     holder = std::make_unique<apps::SessionHolder>();
     session = &holder->session;
-    return static_cast<int>(apps::run(argc, argv, *session));
+    const ExitCode code = apps::run(argc, argv, *session);
+    // Here, where a wait for somebody who does not come can still end in an error.
+    session->barrier();
+    return static_cast<int>(code);
   } catch (const dist::AgreedError& error) {
     std::fflush(stdout);
     if (session->rank() == 0) apps::say_on_stderr(printable_message(error.what()));

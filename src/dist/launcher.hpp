@@ -8,8 +8,11 @@
 namespace garonne::dist {
 
 struct Launcher {
-  std::string variable;     // the one it was recognised by, "OMPI_COMM_WORLD_SIZE"
-  std::optional<int> size;  // processes it started, where it says so
+  std::string variable;       // the one it was recognised by, "OMPI_COMM_WORLD_SIZE"
+  std::optional<int> size;    // processes it started, where it says so
+  std::string rank_variable;  // the one with the number of this process, "OMPI_COMM_WORLD_RANK"
+  std::optional<int> rank;    // that number
+  std::string job;            // what all it started have alike, "PMIX_NAMESPACE=..."; may be empty
 };
 
 // How the environment is read: the name of a variable to its value, or null. std::getenv by

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "dist/communication_thread.hpp"
+#include "dist/launch_wait.hpp"
 #include "dist/launcher.hpp"
 #include "dist/mpi_calls.hpp"
 #include "dist/roll_call.hpp"
@@ -20,6 +21,9 @@
 
 namespace garonne::dist {
 namespace {
+
+// Seconds after which MPI does not come back from its start or end, on nodes however many.
+constexpr double longest_call = 600;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -76,6 +80,11 @@ Session Session::start() {
 }
 
 Session::Session(const Launcher& launcher) : Session() {
+  rank_ = launcher.rank.value_or(0);
+  size_ = launcher.size.value_or(rank_ + 1);
+  launch_wait_ = std::make_unique<LaunchWait>(
+      place(), [launcher] { return host_ranks(launcher); }, rank_);
+  const WatchedCall watched(*launch_wait_, "the start of MPI", longest_call);
   const bool owns_mpi = start_mpi();
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
@@ -101,9 +110,14 @@ Session::~Session() {
     (void)world_.release();
     return;
   }
-  MPI_Barrier(world_->communicator());
+  {
+    // Another rank may be at work alone for long: no limit.
+    const WatchedCall watched(*launch_wait_, "the last barrier", 0);
+    MPI_Barrier(world_->communicator());
+  }
   roll_call_.reset();  // its thread calls MPI, and answers those that are not here yet
   world_->free();
+  const WatchedCall watched(*launch_wait_, "the end of MPI (all work was done)", longest_call);
   if (world_->owns_mpi()) MPI_Finalize();
 }
 

@@ -16,6 +16,7 @@
 namespace garonne::dist {
 
 class CommunicationThread;
+class LaunchWait;
 class MpiWorld;
 class PendingOperation;
 class RollCall;
@@ -40,14 +41,16 @@ class Session {
   // Starts MPI where a launcher of parallel programs is found, else is single(): starting MPI costs
   // a quarter of a second. Throws CommunicationError where the launcher started several processes
   // and MPI believes this one to be alone, or started another number than MPI knows. Uses an MPI
-  // that is already running without finalising it. Collective.
+  // that is already running without finalising it. Ends the process with ExitCode::Communication
+  // and a line where MPI does not start in ten minutes, or half a minute after another rank of this
+  // host was stopped; waits of ranks end by the latter, too, until they are watched. Collective.
   static Session start();
   // One rank, without any MPI call.
   static Session single();
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  // Barrier and MPI_Finalize, unless an exception is on its way.
+  // Barrier and MPI_Finalize, unless an exception is on its way; ends the process as start() does.
   ~Session();
 
   int rank() const { return rank_; }
@@ -139,7 +142,8 @@ class Session {
   const int exceptions_at_start_;
   std::unique_ptr<MpiWorld> world_;  // null without MPI
   CommunicationThread* thread_ = nullptr;
-  std::unique_ptr<RollCall> roll_call_;  // null: waits are not watched
+  std::unique_ptr<LaunchWait> launch_wait_;  // null without MPI
+  std::unique_ptr<RollCall> roll_call_;      // null: waits are not watched by it
   double wait_limit_ = 0;
   std::atomic<bool> wait_is_watched_{false};
   std::function<std::string()> doing_;

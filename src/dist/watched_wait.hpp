@@ -6,7 +6,8 @@
 namespace garonne::dist {
 
 // Of waits that last beside each other one is watched, which is enough to say who is missing; when
-// it is over, another one. Of no effect in sessions that do not watch. The session outlives it.
+// it is over, another one. Before the session watches, by what the host shows of its ranks. The
+// session outlives it.
 class WatchedWait {
  public:
   explicit WatchedWait(Session& session) : session_(session) {}
@@ -16,7 +17,7 @@ class WatchedWait {
   WatchedWait& operator=(const WatchedWait&) = delete;
 
   // To be called several times a second with how long it has lasted. Throws CommunicationError as
-  // RollCall::waiting, with the limit of the session only where `limited`.
+  // RollCall::waiting, with the limit of the session only where `limited`, or as LaunchWait says.
   void lasts(double seconds, bool limited);
 
  private:

@@ -1,9 +1,9 @@
 // Preloaded into a rank: kills it, or all ranks, inside the nth of its calls that change files
 // under a folder. Says in a log where.
 //   KILL_RANK    the rank that counts
-//   KILL_CALL    write, fsync, rename, unlink, read, send, group (of MPI, made), disk-write or
-//                disk-read (at a place in a file), or compute: where the main thread is within an
-//                operation of LibTorch
+//   KILL_CALL    write, fsync, rename, unlink, read, send, group (of MPI, made), start or end (of
+//                MPI), disk-write or disk-read (at a place in a file), or compute: where the main
+//                thread is within an operation of LibTorch
 //   KILL_NUMBER  of the call, from 1
 //   KILL_UNDER   part of the path of what counts
 //   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer, fail
@@ -247,6 +247,18 @@ int MPI_Isend(const void* data, int count, void* type, int rank, int tag, void* 
       real<int(const void*, int, void*, int, int, void*, void**)>("MPI_Isend");
   return around("send", order().under,
                 [&] { return next(data, count, type, rank, tag, communicator, request); });
+}
+
+int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
+  static auto* const next = real<int(int*, char***, int, int*)>("MPI_Init_thread");
+  if (strikes("start", order().under)) strike(order().under, "before");
+  return next(count, words, required, provided);
+}
+
+int MPI_Finalize() {
+  static auto* const next = real<int()>("MPI_Finalize");
+  if (strikes("end", order().under)) strike(order().under, "before");
+  return next();
 }
 
 int MPI_Comm_create_group(void* communicator, void* group, int tag, void** made) {

@@ -72,6 +72,9 @@ class WaitsTest(ProgramTest):
             # Before the group is made, which the others wait for in a call of MPI that nothing ends.
             "group": self.placed("group", [*DATA, *endless], 1, "group", 2, "", "stop"),
             "data": self.placed("data", [*DATA, *endless], 1, "read", 12, "tokens.h5", "stop"),
+            # Where nobody can be asked: the host shows who was stopped.
+            "start-of-MPI": self.placed("start-of-MPI", [*DATA, *endless], 1, "start", 1, "", "stop"),
+            "end-of-MPI": self.placed("end-of-MPI", [*DATA, "--train.steps", 1], 1, "end", 1, "", "stop"),
         }
         held = {
             "slow-save": self.placed("slow-save", [*DATA, "--train.steps", 10], 1, "fsync", 1, checkpoints, "hold", SAVE_SECONDS),
@@ -96,9 +99,13 @@ class WaitsTest(ProgramTest):
                 self.assertIn(name, struck, text[-3000:])
                 self.assertEqual(job.poll(), 4, text[-3000:])
                 rank = {"step": 0, "forward": 0, "collective": 0}.get(name, 1)
-                said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} does not answer.*", text)
+                of_mpi = name.endswith("-of-MPI")
+                how = r"\(process \d+ of this host\) was stopped" if of_mpi else "does not answer"
+                said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} {how}.*", text)
                 self.assertIsNotNone(said, text[-3000:])
-                if name != "start":  # before ranks know of each other
+                if of_mpi:
+                    self.assertIn(f"] the {name.replace('-', ' ')}", said[0])
+                elif name != "start":  # before ranks know of each other
                     # Coordinates are known once the run has its grid.
                     known = r" data \d+, pipeline \d+, tensor 0"
                     coordinates = "" if name == "data" else known

@@ -92,16 +92,16 @@ CudaStatus FakeCudaRuntime::allocate_pinned(void*& memory, std::size_t bytes) {
 
 // What is destroyed is gone, even where the call says that something failed.
 CudaStatus FakeCudaRuntime::free(void* memory) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const CudaStatus said = enter("cudaFree");
-  const CudaStatus freed = free_block(memory, false, "cudaFree");
+  const CudaStatus freed = free_block(lock, memory, false, "cudaFree");
   return said == CudaStatus::Success ? freed : unseen_ ? CudaStatus::Success : said;
 }
 
 CudaStatus FakeCudaRuntime::free_pinned(void* memory) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const CudaStatus said = enter("cudaFreeHost");
-  const CudaStatus freed = free_block(memory, true, "cudaFreeHost");
+  const CudaStatus freed = free_block(lock, memory, true, "cudaFreeHost");
   return said == CudaStatus::Success ? freed : unseen_ ? CudaStatus::Success : said;
 }
 

@@ -185,10 +185,12 @@ void FakeCudaRuntime::serve(Stream& stream) {
       }
     }
     if (operation.body && !failed_) {
+      stream.running = true;
       lock.unlock();
       operation.body();
       operation.body = nullptr;
       lock.lock();
+      stream.running = false;
     }
     stream.done = number;
     done_.notify_all();
@@ -342,8 +344,12 @@ CudaStatus FakeCudaRuntime::make_block(void*& memory, std::size_t bytes, bool pi
   return CudaStatus::Success;
 }
 
-CudaStatus FakeCudaRuntime::free_block(void* memory, bool pinned, const std::string& call) {
+CudaStatus FakeCudaRuntime::free_block(std::unique_lock<std::mutex>& lock, void* memory,
+                                       bool pinned, const std::string& call) {
   if (busy() && !failed_) accuse(call + " while a stream has work");
+  done_.wait(lock, [&] {
+    return std::ranges::none_of(streams_, [](const auto& stream) { return stream->running; });
+  });
   Block* const block = block_of(memory, 0, pinned, "what is given to " + call);
   if (block == nullptr) return keep(invalid_value);
   if (faulty(CudaFault::LeakedMemory)) return CudaStatus::Success;

@@ -188,6 +188,7 @@ class FakeCudaRuntime final : public CudaRuntime {
     bool destroyed = false;
     bool ending = false;
     bool capturing = false;
+    bool running = false;             // an operation, rather than waiting with it
     std::vector<std::size_t> last;    // nodes that what is recorded next comes after
     std::condition_variable changed;  // what only this stream waits for
     std::thread thread;
@@ -236,7 +237,9 @@ class FakeCudaRuntime final : public CudaRuntime {
   bool comes_after_all(const std::vector<std::size_t>& last) const;
   Graph* graph_of(void* handle, const std::string& call, bool ready);
   CudaStatus make_block(void*& memory, std::size_t bytes, bool pinned);
-  CudaStatus free_block(void* memory, bool pinned, const std::string& call);
+  // With the lock held, which it gives up while it waits for what runs.
+  CudaStatus free_block(std::unique_lock<std::mutex>& lock, void* memory, bool pinned,
+                        const std::string& call);
 
   void serve(Stream& stream);
   void carry_out(Graph& graph, std::uint64_t seed);

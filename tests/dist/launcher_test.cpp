@@ -28,6 +28,19 @@ TEST(Launcher, KnowsTheSizeWhereTheLauncherTellsIt) {
   EXPECT_EQ(detect({{"PMIX_RANK", "0"}})->size, std::nullopt);
 }
 
+TEST(Launcher, KnowsTheRankAndTheJob) {
+  const auto open_mpi = detect(
+      {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_NAMESPACE", "job.1"}});
+  ASSERT_TRUE(open_mpi);
+  EXPECT_EQ(open_mpi->rank_variable, "OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(open_mpi->rank, 3);
+  EXPECT_EQ(open_mpi->job, "PMIX_NAMESPACE=job.1");
+  const auto slurm = detect({{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  ASSERT_TRUE(slurm);
+  EXPECT_EQ(slurm->rank, 2);
+  EXPECT_EQ(slurm->job, "");
+}
+
 TEST(Launcher, SlurmStepsAndBatchScripts) {
   EXPECT_FALSE(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
   EXPECT_EQ(
