@@ -19,20 +19,67 @@ struct Job {
   double ready = 0;
   double wanted = 0;
   double seconds = 0;
+  std::size_t offload = 0;  // that it is of
 };
 
-// Of jobs one after the other, what each is late by: moments are those of a step that nothing holds
-// up, and what one is late by the next ones have gained.
-double lost_seconds(const std::vector<Job>& jobs) {
-  double free_at = 0;
-  double lost = 0;
-  for (const Job& job : jobs) {
-    const double end = std::max(job.ready + lost, free_at) + job.seconds;
-    free_at = end;
-    lost = std::max(lost, end - job.wanted);
+// A lane with its jobs one after the other, and what each is late by: moments are those of a step
+// that nothing holds up, and what one is late by the next ones have gained. What a job more or less
+// makes of it is counted from there on, to where nothing differs any more.
+class JobLane {
+ public:
+  double lost() const { return states_.empty() ? 0 : states_.back().lost; }
+
+  double lost_with(const Job& job) const {
+    const std::size_t at = place_of(job);
+    State state = after(before(at), job);
+    for (std::size_t k = at; k < jobs_.size(); ++k) {
+      state = after(state, jobs_[k]);
+      if (state == states_[k]) return lost();
+    }
+    return state.lost;
   }
-  return lost;
-}
+
+  // `at`: of a job.
+  double lost_without(std::size_t at) const {
+    State state = before(at);
+    for (std::size_t k = at + 1; k < jobs_.size(); ++k) {
+      state = after(state, jobs_[k]);
+      if (state == states_[k]) return lost();
+    }
+    return state.lost;
+  }
+
+  // Behind those of the same place.
+  void add(const Job& job) {
+    const std::size_t at = place_of(job);
+    jobs_.insert(jobs_.begin() + static_cast<std::ptrdiff_t>(at), job);
+    states_.resize(jobs_.size());
+    for (std::size_t k = at; k < jobs_.size(); ++k) states_[k] = after(before(k), jobs_[k]);
+  }
+
+  const std::vector<Job>& jobs() const { return jobs_; }
+
+ private:
+  struct State {
+    double free_at = 0;
+    double lost = 0;
+
+    bool operator==(const State&) const = default;
+  };
+
+  static State after(const State& state, const Job& job) {
+    const double end = std::max(job.ready + state.lost, state.free_at) + job.seconds;
+    return {end, std::max(state.lost, end - job.wanted)};
+  }
+  State before(std::size_t at) const { return at == 0 ? State() : states_[at - 1]; }
+  std::size_t place_of(const Job& job) const {
+    const auto later = std::ranges::upper_bound(jobs_, job.place, {}, &Job::place);
+    return static_cast<std::size_t>(later - jobs_.begin());
+  }
+
+  std::vector<Job> jobs_;
+  std::vector<State> states_;  // after each of them
+};
 
 class OffloadSearch {
  public:
@@ -46,7 +93,12 @@ class OffloadSearch {
     for (const auto& [tier, below] : request.tiers) {
       below_[tier] = prediction.of(tier).live_bytes;
       below_[tier].resize(program.instructions.size(), 0);
+      for (const std::int64_t live : below_[tier])
+        most_below_[tier] = std::max(most_below_[tier], live);
+      lanes_[tier];
     }
+    for (int place = 0; place < static_cast<int>(device_.size()); ++place)
+      if (over(place) > 0) over_.push_back(place);
     for (const IdleTime& idle : idle_times(program)) {
       if (program.buffers[as_index(idle.buffer)].bytes >= request.least_bytes)
         idle_.push_back(idle);
@@ -59,7 +111,7 @@ class OffloadSearch {
         if (std::optional<Choice> choice = value(idle, tier)) waiting_.push(*choice);
       }
     }
-    while (is_over_budget()) {
+    while (!over_.empty()) {
       if (!take_best()) return std::nullopt;
     }
     return finish();
@@ -70,12 +122,11 @@ class OffloadSearch {
       for (const auto& [tier, below] : request_.tiers) {
         const Offload offload{idle, tier, idle.complete_at, idle.last_use + 1, idle.next_use};
         if (bytes(offload) < request_.least_bytes || !fits_below(offload)) continue;
-        chosen_.push_back(offload);
-        count(offload, 1);
+        choose(offload);
         break;
       }
     }
-    if (is_over_budget()) return std::nullopt;
+    if (!over_.empty()) return std::nullopt;
     return finish();
   }
 
@@ -99,10 +150,6 @@ class OffloadSearch {
   std::int64_t over(int place) const {
     return std::max<std::int64_t>(0, device_[as_index(place)] - request_.budget_bytes);
   }
-  bool is_over_budget() const {
-    return std::any_of(device_.begin(), device_.end(),
-                       [&](std::int64_t bytes) { return bytes > request_.budget_bytes; });
-  }
   std::int64_t bytes(const Offload& offload) const {
     return program_.buffers[as_index(offload.idle.buffer)].bytes;
   }
@@ -115,13 +162,12 @@ class OffloadSearch {
     const std::optional<Offload> offload = narrowest(idle, tier);
     if (!offload || !fits_below(*offload)) return std::nullopt;
     double removed = 0;
-    for (int place = offload->room_from; place < offload->back_from; ++place)
-      removed += static_cast<double>(std::min(over(place), bytes(*offload)));
-    std::vector<Offload> with = chosen_;
-    with.push_back(*offload);
+    for (auto place = std::ranges::lower_bound(over_, offload->room_from);
+         place != over_.end() && *place < offload->back_from; ++place)
+      removed += static_cast<double>(std::min(over(*place), bytes(*offload)));
     // Of those that lose nothing the one that takes off most.
     constexpr double least_seconds = 1e-9;
-    return Choice{*offload, removed / (lost(with) - lost_ + least_seconds)};
+    return Choice{*offload, removed / (lost_with(*offload) - lost_ + least_seconds)};
   }
 
   // What a choice is worth falls as others are made, so that only the best ones are looked at again
@@ -139,9 +185,7 @@ class OffloadSearch {
           continue;
         }
         taken_.insert({idle.buffer, idle.last_use});
-        chosen_.push_back(now->offload);
-        count(now->offload, 1);
-        lost_ = lost(chosen_);
+        choose(now->offload);
         return true;
       }
     }
@@ -150,54 +194,90 @@ class OffloadSearch {
 
   // Away from the first place over the budget to the last.
   std::optional<Offload> narrowest(const IdleTime& idle, Tier tier) const {
-    Offload offload{idle, tier, idle.complete_at, -1, -1};
-    for (int place = idle.last_use + 1; place < idle.next_use; ++place) {
-      if (over(place) == 0) continue;
-      if (offload.room_from < 0) offload.room_from = place;
-      offload.back_from = place + 1;
-    }
-    if (offload.room_from < 0) return std::nullopt;
-    return offload;
+    const auto first = std::ranges::upper_bound(over_, idle.last_use);
+    const auto end = std::ranges::lower_bound(over_, idle.next_use);
+    if (first >= end) return std::nullopt;
+    return Offload{idle, tier, idle.complete_at, *first, *(end - 1) + 1};
   }
 
   bool fits_below(const Offload& offload) const {
     const std::vector<std::int64_t>& live = below_.at(offload.tier);
     const std::int64_t limit = request_.tiers.at(offload.tier).budget_bytes;
+    if (most_below_.at(offload.tier) + bytes_below(offload) <= limit) return true;
     for (int place = offload.out_behind; place < offload.idle.next_use; ++place) {
       if (live[as_index(place)] + bytes_below(offload) > limit) return false;
     }
     return true;
   }
 
-  // What all of them lose, lane by lane.
-  double lost(const std::vector<Offload>& offloads) const {
+  struct Lanes {
+    JobLane out;
+    JobLane in;
+  };
+
+  Job out_job(const Offload& offload) const {
+    return {offload.out_behind, spans_[as_index(offload.out_behind)].end,
+            spans_[as_index(offload.room_from)].begin,
+            message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.out),
+            chosen_.size()};
+  }
+  Job in_job(const Offload& offload) const {
+    return {offload.back_from, spans_[as_index(offload.back_from)].begin,
+            spans_[as_index(offload.idle.next_use)].begin,
+            message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.in),
+            chosen_.size()};
+  }
+
+  // What all that are chosen lose, lane by lane, where those of `tier` lose `out` and `in`.
+  double lost_where(Tier of, double out, double in) const {
     double all = 0;
-    for (const auto& [tier, below] : request_.tiers) {
-      std::vector<Job> out;
-      std::vector<Job> in;
-      for (const Offload& offload : offloads) {
-        if (offload.tier != tier) continue;
-        out.push_back({offload.out_behind, spans_[as_index(offload.out_behind)].end,
-                       spans_[as_index(offload.room_from)].begin,
-                       message_seconds(bytes(offload), below.links.out)});
-        in.push_back({offload.back_from, spans_[as_index(offload.back_from)].begin,
-                      spans_[as_index(offload.idle.next_use)].begin,
-                      message_seconds(bytes(offload), below.links.in)});
-      }
-      for (auto* jobs : {&out, &in}) {
-        std::stable_sort(jobs->begin(), jobs->end(),
-                         [](const Job& a, const Job& b) { return a.place < b.place; });
-        all += lost_seconds(*jobs);
-      }
+    for (const auto& [tier, lanes] : lanes_) {
+      all += tier == of ? out : lanes.out.lost();
+      all += tier == of ? in : lanes.in.lost();
     }
     return all;
+  }
+  double lost_with(const Offload& offload) const {
+    const Lanes& lanes = lanes_.at(offload.tier);
+    return lost_where(offload.tier, lanes.out.lost_with(out_job(offload)),
+                      lanes.in.lost_with(in_job(offload)));
+  }
+
+  void choose(const Offload& offload) {
+    Lanes& lanes = lanes_.at(offload.tier);
+    lanes.out.add(out_job(offload));
+    lanes.in.add(in_job(offload));
+    lost_ = lost_where(offload.tier, lanes.out.lost(), lanes.in.lost());
+    chosen_.push_back(offload);
+    count(offload, 1);
+    std::erase_if(over_, [&](int place) { return over(place) == 0; });
+  }
+
+  // What they would lose without each of them.
+  std::vector<double> lost_without_each() const {
+    std::vector<double> out(chosen_.size());
+    std::vector<double> in(chosen_.size());
+    for (const auto& [tier, lanes] : lanes_) {
+      for (std::size_t at = 0; at < lanes.out.jobs().size(); ++at) {
+        out[lanes.out.jobs()[at].offload] = lanes.out.lost_without(at);
+        in[lanes.in.jobs()[at].offload] = lanes.in.lost_without(at);
+      }
+    }
+    std::vector<double> lost;
+    for (std::size_t k = 0; k < chosen_.size(); ++k)
+      lost.push_back(lost_where(chosen_[k].tier, out[k], in[k]));
+    return lost;
   }
 
   void count(const Offload& offload, std::int64_t sign) {
     for (int place = offload.room_from; place < offload.back_from; ++place)
       device_[as_index(place)] -= sign * bytes(offload);
-    for (int place = offload.out_behind; place < offload.idle.next_use; ++place)
-      below_.at(offload.tier)[as_index(place)] += sign * bytes_below(offload);
+    std::vector<std::int64_t>& live = below_.at(offload.tier);
+    std::int64_t& most = most_below_.at(offload.tier);
+    for (int place = offload.out_behind; place < offload.idle.next_use; ++place) {
+      live[as_index(place)] += sign * bytes_below(offload);
+      most = std::max(most, live[as_index(place)]);
+    }
   }
 
   bool has_room(const Offload& offload, int place) const {
@@ -207,12 +287,8 @@ class OffloadSearch {
   // Later ones may have made room for earlier ones: the dearest first.
   void drop_the_needless() {
     std::vector<std::pair<double, std::size_t>> by_gain;
-    const double all = lost(chosen_);
-    for (std::size_t k = 0; k < chosen_.size(); ++k) {
-      std::vector<Offload> without = chosen_;
-      without.erase(without.begin() + static_cast<std::ptrdiff_t>(k));
-      by_gain.emplace_back(lost(without) - all, k);
-    }
+    const std::vector<double> without = lost_without_each();
+    for (std::size_t k = 0; k < chosen_.size(); ++k) by_gain.emplace_back(without[k] - lost_, k);
     std::sort(by_gain.begin(), by_gain.end());
     std::vector<bool> dropped(chosen_.size(), false);
     for (const auto& [gain, k] : by_gain) {
@@ -246,12 +322,15 @@ class OffloadSearch {
   const OffloadRequest& request_;
   const std::vector<Span> spans_;
   std::vector<std::int64_t> device_;  // during each instruction, without what others make room for
-  std::map<Tier, std::vector<std::int64_t>> below_;  // the same
+  std::vector<int> over_;             // places over the budget, ascending, while choices are made
+  std::map<Tier, std::vector<std::int64_t>> below_;  // during each instruction
+  std::map<Tier, std::int64_t> most_below_;          // no place has more
   std::vector<IdleTime> idle_;
   std::priority_queue<Choice> waiting_;
   std::set<std::pair<int, int>> taken_;  // idle times: buffer, last use
   std::vector<Offload> chosen_;
-  double lost_ = 0;  // by them
+  std::map<Tier, Lanes> lanes_;  // of them
+  double lost_ = 0;              // by them
 };
 
 }  // namespace
