@@ -164,6 +164,34 @@ class GpuPlanTest(ProgramTest):
         found = self.plan("--search", *keys, *host, *tight, cluster="dgx_a100.toml")["grids"][0]
         self.assertTrue(found["plans"][0].startswith("zero-offload"), found["plans"])
 
+    def test_a_search_with_the_host(self):
+        keys = ("--train.global_batch", 16, "--model.layers", 2)
+        host = ("--memory.host_budget", "20GiB")
+        on_device = int(re.search(r"smallest budget that works is (\d+) bytes",
+                                  run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--ranks", 2, *keys, "--memory.budget",
+                                      "70MiB", check=3).stderr)[1])
+        wide = ("--memory.budget", on_device + (on_device >> 3))
+        for arguments in (("--memory.budget", on_device * 3 // 4), wide):
+            found = self.plan("--ranks", 2, *keys, *host, *arguments, cluster="dgx_a100.toml")
+            self.assertGreater(found["closely_planned"], 0)
+            self.assertFalse(found["proven"])
+            best = found["grids"][0]
+            self.assertGreaterEqual(best["seconds"], best["seconds_at_least"])
+            closely = [grid["closely"] for grid in found["grids"]]
+            if arguments != wide:  # nothing fits the devices alone
+                self.assertTrue(all(closely))
+            # `garonne plan` compares more plans.
+            pinned = (f"--{'train' if key == 'micro_batch' else 'grid'}.{key}={str(best[key]).lower()}"
+                      for key in ("data", "pipeline", "tensor", "schedule", "zero", "bucket", "micro_batch"))
+            alone = self.plan(*keys, *host, *arguments, *pinned, cluster="dgx_a100.toml")
+            if best["closely"]:
+                self.assertLessEqual(alone["seconds"], best["seconds"] * (1 + 1e-12))
+        without = self.plan("--ranks", 2, *keys, *wide, cluster="dgx_a100.toml")
+        self.assertEqual(without["closely_planned"], 0)
+        self.assertLessEqual(best["seconds"], without["grids"][0]["seconds"])
+        text = " ".join(run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--ranks", 2, *keys, *host, *wide).stdout.split())
+        self.assertRegex(text, r"\d+ grids? planned node by node, with the host or the disk: the fastest")
+
     def test_bytes_go_over_the_links_of_the_seconds(self):
         """Two nodes of four GPUs: a sum sends twice three quarters inside, and twice half of a quarter to the other node."""
         keys = ("--search", "--devices-per-node", 4, "--grid.data", 8, "--grid.zero", 0, "--train.global_batch", 16,

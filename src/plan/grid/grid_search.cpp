@@ -30,12 +30,13 @@ class Search {
          std::int64_t budget_bytes, const PlanOfGrid& plan, const GridSearchOptions& options)
       : estimator_(estimator), budget_bytes_(budget_bytes), plan_(plan), options_(options) {
     result_.candidates = static_cast<std::int64_t>(candidates.size());
-    for (const auto& candidate : candidates) rows_.push_back({candidate, {}, {}, {}});
+    for (const auto& candidate : candidates) rows_.push_back({candidate, {}, {}, {}, false});
   }
 
   GridSearch run() {
     bound();
     descend();
+    if (options_.closely) plan_closely();
     result_.best = best_that_differ();
     if (result_.best.empty()) find_leanest();
     return std::move(result_);
@@ -150,10 +151,12 @@ class Search {
       const GridOutcome& outcome = rows_[row].outcome;
       // Of one that is too slow it may not have been asked whether it fits, which makes no
       // difference.
-      if (outcome.fits || outcome.seconds >= least_useless_seconds())
+      if (outcome.fits || outcome.seconds >= least_useless_seconds()) {
+        fitting_.push_back(row);
         take(rows_[row]);
-      else
+      } else {
         large_.push_back(row);
+      }
     }
     result_.proven = !gave_up;
   }
@@ -220,16 +223,98 @@ class Search {
       const std::size_t next = row_of(queue.top());
       if (!outcomes_.contains(next) && wanted(next)) rows.push_back(next);
     }
+    std::vector<Planned> planned = plan_together(rows, plan_);
+    for (std::size_t k = 0; k < rows.size(); ++k) outcomes_[rows[k]] = std::move(planned[k]);
+  }
+
+  // Each in a thread of its own.
+  std::vector<Planned> plan_together(const std::vector<std::size_t>& rows,
+                                     const PlanOfGrid& plan_of) const {
     std::vector<Planned> planned(rows.size());
     in_threads(static_cast<int>(rows.size()), [&](int k) {
       Planned& mine = planned[as_index(k)];
       try {
-        mine.outcome = plan_(rows_[rows[as_index(k)]].candidate, least_useless_seconds());
+        mine.outcome = plan_of(rows_[rows[as_index(k)]].candidate, least_useless_seconds());
       } catch (...) {
         mine.failure = std::current_exception();
       }
     });
-    for (std::size_t k = 0; k < rows.size(); ++k) outcomes_[rows[k]] = std::move(planned[k]);
+    return planned;
+  }
+
+  double fastest() const {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const RankedGrid& one : result_.best) seconds = std::min(seconds, one.outcome.seconds);
+    return seconds;
+  }
+
+  bool may_be_fastest(std::size_t row) const {
+    return options_.exhaustive || rows_[row].bounds.seconds < fastest();
+  }
+
+  // Those that closer plans may make the fastest: of the listed ones, and of what does not fit.
+  std::vector<std::size_t> worth_a_closer_plan() const {
+    if (options_.exhaustive) {
+      std::vector<std::size_t> all = fitting_;
+      all.insert(all.end(), large_.begin(), large_.end());
+      return all;
+    }
+    std::vector<std::size_t> worth;
+    const auto add = [&](std::size_t row, std::size_t most) {
+      if (worth.size() < most && may_be_fastest(row)) worth.push_back(row);
+    };
+    for (const RankedGrid& one : best_that_differ()) {
+      const auto row = std::ranges::find(rows_, one.candidate, &RankedGrid::candidate);
+      add(static_cast<std::size_t>(row - rows_.begin()), options_.most_closely);
+    }
+    std::vector<std::size_t> large = large_;
+    std::ranges::stable_sort(large, {}, [&](std::size_t row) {
+      const std::int64_t beyond =
+          std::max<std::int64_t>(0, rows_[row].bounds.bytes - budget_bytes_);
+      return rows_[row].bounds.seconds +
+             options_.seconds_per_byte_beyond * static_cast<double>(beyond);
+    });
+    const std::size_t most = worth.size() + options_.most_closely;
+    for (const std::size_t row : large) {
+      const bool known = std::ranges::any_of(worth, [&](std::size_t other) {
+        return same_layout(rows_[row].candidate, rows_[other].candidate);
+      });
+      if (!known) add(row, most);
+    }
+    return worth;
+  }
+
+  void plan_closely() {
+    std::vector<std::size_t> rows = worth_a_closer_plan();
+    while (!rows.empty()) {
+      const auto some = static_cast<std::ptrdiff_t>(
+          std::min(rows.size(), as_index(std::max(1, options_.at_once))));
+      const std::vector<std::size_t> next(rows.begin(), rows.begin() + some);
+      rows.erase(rows.begin(), rows.begin() + some);
+      note(result_.candidates, "planning closely " + to_string(rows_[next.front()].candidate));
+      std::vector<Planned> planned = plan_together(next, options_.closely);
+      // In their order, as if each had waited for the one before.
+      for (std::size_t k = 0; k < next.size(); ++k)
+        if (may_be_fastest(next[k])) take_closer(next[k], std::move(planned[k]));
+      std::erase_if(rows, [&](std::size_t row) { return !may_be_fastest(row); });
+    }
+    result_.proven = result_.proven && options_.exhaustive;
+  }
+
+  void take_closer(std::size_t row, Planned planned) {
+    RankedGrid closer = rows_[row];
+    try {
+      if (planned.failure) std::rethrow_exception(planned.failure);
+      if (closer.estimate.bytes == 0) closer.estimate = estimator_.estimate(closer.candidate);
+    } catch (const ConfigError& error) {
+      result_.unplanned.push_back({closer.candidate, error.what()});
+      return;
+    }
+    ++result_.closely_planned;
+    if (!planned.outcome.fits) return;
+    closer.outcome = std::move(planned.outcome);
+    closer.closely = true;
+    take(closer);
   }
 
   // Whether it can be planned, which was tried.
@@ -288,6 +373,7 @@ class Search {
   const PlanOfGrid& plan_;
   const GridSearchOptions& options_;
   std::vector<RankedGrid> rows_;
+  std::vector<std::size_t> fitting_;  // as they were planned
   std::vector<std::size_t> large_;
   Queue bounded_;
   std::map<std::size_t, Planned> outcomes_;  // by row

@@ -32,6 +32,7 @@ struct RankedGrid {
   GridBounds bounds;
   GridEstimate estimate;
   GridOutcome outcome;
+  bool closely = false;  // the outcome is of a closer plan
 };
 
 // A candidate that `plan` refused. What cannot be planned cannot be run either.
@@ -39,6 +40,10 @@ struct UnplannedGrid {
   GridCandidate candidate;
   std::string reason;
 };
+
+// Makes Programs of a candidate. One that takes `useless_seconds` or longer is of no use any more,
+// and may be said to fit where it does not; its seconds are said in any case.
+using PlanOfGrid = std::function<GridOutcome(const GridCandidate&, double useless_seconds)>;
 
 struct GridSearchOptions {
   int best = 10;            // so many are wanted
@@ -49,6 +54,14 @@ struct GridSearchOptions {
   std::size_t least_layouts = 12;
   // So many that may come next are planned at the same time, in threads: the answer is the same.
   int at_once = 1;
+  // Plans a candidate with more ways to fit, which takes longer, as with tiers below the device; no
+  // function where there are none. Asked about those that may be the fastest by their bounds: up to
+  // `most_closely` of the best, and as many that do not fit otherwise, those first for which bounds
+  // and what of their bytes is beyond the budget, at `seconds_per_byte_beyond`, are the least;
+  // about all that were planned or are too large where `exhaustive`.
+  PlanOfGrid closely;
+  double seconds_per_byte_beyond = 0;
+  std::size_t most_closely = 4;
   std::function<void(std::int64_t done, std::int64_t total, const std::string& what)> progress;
 };
 
@@ -61,17 +74,15 @@ struct GridSearch {
   UnplannedGrid first_refused;           // where `refused` is not 0
   std::int64_t too_large = 0;            // bounds or estimates say that no plan fits
   std::int64_t planned = 0;              // by node
+  std::int64_t closely_planned = 0;      // of all
   std::vector<UnplannedGrid> unplanned;  // in the order in which they were tried
   // No other candidate that can be planned is faster: each was planned, or cannot be by its bounds.
+  // Not where candidates are planned closely, unless all were.
   bool proven = false;
   // Where nothing fits: the candidate that needs least; none of those that were tried can be
   // planned where it needs no bytes.
   RankedGrid leanest;
 };
-
-// Makes Programs of a candidate. One that takes `useless_seconds` or longer is of no use any more,
-// and may be said to fit where it does not; its seconds are said in any case.
-using PlanOfGrid = std::function<GridOutcome(const GridCandidate&, double useless_seconds)>;
 
 // `plan`: an equal candidate always gets an equal answer but for that, so that the
 // search is a function of its arguments. Never faster than the estimator's bounds. It throws

@@ -23,10 +23,6 @@
 namespace garonne::plan {
 namespace {
 
-// Budgets between the smallest without tiers and keep-all's whose plans are tried: what is made
-// again and what is moved are mixed in so many ways.
-constexpr int mixtures = 7;
-
 // With all that is idle away, or with as much as a small tier has room for. What is not below
 // `of_interest` need not be the least.
 std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const LowerTiers& below,
@@ -40,7 +36,7 @@ std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const
 // Of plans that are to be made smaller by what they move. The same ones for all budgets, but that
 // those which are not above `budget` need no tier.
 std::vector<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t least,
-                                         std::int64_t whole) {
+                                         std::int64_t whole, int mixtures) {
   std::set<std::int64_t> budgets;
   for (int mixture = 0; mixture <= mixtures && whole > least; ++mixture)
     budgets.insert(least + (whole - least) * mixture / mixtures);
@@ -147,7 +143,8 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
   const StagePlan all = plan_stage(graph, step, most);
   const std::int64_t whole = all.prediction.peak_bytes;
-  add_larger(graph, step, wish, larger_budgets(budget, wish.stage.lean->bytes, whole), selection);
+  add_larger(graph, step, wish,
+             larger_budgets(budget, wish.stage.lean->bytes, whole, wish.mixtures), selection);
   add_lean(graph, step, wish, selection);
   // What fits less fits, however the choices for more come out.
   if (!selection.found()) {

@@ -62,6 +62,9 @@ struct TierRequest {
   const Program* forward = nullptr;
   // That of stage.lean; null: by the graph as it is given.
   const TierFloor* floor = nullptr;
+  // Budgets between the smallest without tiers and keep-all's whose plans are tried: what is made
+  // again and what is moved are mixed in so many ways.
+  int mixtures = 7;
 };
 
 // The best of what plan_stage() answers, and of plans of larger budgets up to keep-all's, and of

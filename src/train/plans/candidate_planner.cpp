@@ -72,15 +72,8 @@ bool CandidatePlanner::is_measured(const plan::GridCandidate& candidate) const {
 plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate,
                                          double useless_seconds) {
   const Setup whole = setup_of(candidate).whole;
+  if (names_plan(whole)) return plan_closely(candidate, Effort::All);
   plan::GridOutcome outcome;
-  if (names_plan(whole)) {
-    try {
-      return plan_by_node(candidate);
-    } catch (const PlanError& error) {
-      outcome.needed_bytes = error.needed_bytes();
-      return outcome;
-    }
-  }
   const plan::GridLinks links(wish_.cluster, whole.grid);
   const int stages = candidate.shape.pipeline;
   std::vector<StageByBlocks> planned(as_index(stages));
@@ -120,9 +113,10 @@ std::int64_t CandidatePlanner::floor_beyond_budget(const Setup& whole, int stage
   return 0;
 }
 
-plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate) const {
+plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate,
+                                                 Effort effort) const {
   const Setup whole = setup_of(candidate).whole;
-  const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
+  const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster, effort);
   std::vector<plan::Program> programs;
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     const PlannedStage& planned = grid.stages[stage];
@@ -130,6 +124,17 @@ plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& cand
                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
   return replay(plan::GridLinks(wish_.cluster, whole.grid), std::move(programs));
+}
+
+plan::GridOutcome CandidatePlanner::plan_closely(const plan::GridCandidate& candidate,
+                                                 Effort effort) const {
+  try {
+    return plan_by_node(candidate, effort);
+  } catch (const PlanError& error) {
+    plan::GridOutcome outcome;
+    outcome.needed_bytes = error.needed_bytes();
+    return outcome;
+  }
 }
 
 CandidatePlanner::MeasuredSetup CandidatePlanner::setup_of(

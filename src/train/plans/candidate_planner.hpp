@@ -31,7 +31,10 @@ class CandidatePlanner {
                          double useless_seconds = std::numeric_limits<double>::infinity());
   // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
   // the smallest budget of the candidate.
-  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate) const;
+  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate,
+                                 Effort effort = Effort::All) const;
+  // The same, with the smallest budget in the outcome where that is more than there is.
+  plan::GridOutcome plan_closely(const plan::GridCandidate& candidate, Effort effort) const;
 
  private:
   struct MeasuredSetup {

@@ -50,12 +50,13 @@ std::optional<Choice> choose_or_not(const Setup& setup, const StageFloor& floor,
 // None where some stage does not fit.
 std::optional<std::vector<PlannedStage>> plan_stages(std::vector<Setup> stages,
                                                      const std::vector<StageFloor>& floors,
-                                                     std::int64_t budget_bytes, Cut cut) {
+                                                     std::int64_t budget_bytes, Cut cut,
+                                                     Effort effort) {
   std::vector<PlannedStage> plans;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     PlannedStage planned;
     planned.setup = std::move(stages[stage]);
-    auto choice = choose_or_not(planned.setup, floors[stage], budget_bytes, Effort::All, cut);
+    auto choice = choose_or_not(planned.setup, floors[stage], budget_bytes, effort, cut);
     if (!choice) return std::nullopt;
     planned.choice = std::move(*choice);
     plans.push_back(std::move(planned));
@@ -63,13 +64,13 @@ std::optional<std::vector<PlannedStage>> plan_stages(std::vector<Setup> stages,
   return plans;
 }
 
-std::vector<StageFloor> floors_of(const Setup& whole, std::int64_t budget_bytes) {
+std::vector<StageFloor> floors_of(const Setup& whole, std::int64_t budget_bytes, Effort effort) {
   std::vector<StageFloor> floors;
   std::optional<PlanError> worst;
   for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
     try {
       floors.push_back(
-          floor_of_stage(whole, stage, budget_bytes, whole.config.memory.plan, Effort::All));
+          floor_of_stage(whole, stage, budget_bytes, whole.config.memory.plan, effort));
     } catch (const PlanError& error) {
       if (!worst || error.needed_bytes() > worst->needed_bytes()) worst = error;
     }
@@ -118,12 +119,13 @@ plan::Program received(const std::string& sent, const Setup& setup) {
 
 }  // namespace
 
-GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cluster* cluster) {
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cluster* cluster,
+                   Effort effort) {
   check_zero(whole.config);
   GridPlan grid;
   std::optional<plan::GridLinks> links;
   if (cluster != nullptr) links.emplace(*cluster, whole.grid);
-  const std::vector<StageFloor> floors = floors_of(whole, budget_bytes);
+  const std::vector<StageFloor> floors = floors_of(whole, budget_bytes, effort);
   for (const auto& floor : floors) {
     grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
     grid.minimum_on_device_bytes = std::max(grid.minimum_on_device_bytes, floor.on_device_bytes);
@@ -136,7 +138,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
     grid.cut_as_declared = cut == Cut::AsDeclared;
     auto stages = stages_of(whole, cut, links ? &*links : nullptr);
-    if (stages) plans = plan_stages(std::move(*stages), floors, budget_bytes, cut);
+    if (stages) plans = plan_stages(std::move(*stages), floors, budget_bytes, cut, effort);
     if (plans) break;
   }
   grid.stages = std::move(*plans);

@@ -46,10 +46,12 @@ struct GridPlan {
 };
 
 // `budget_bytes` for each rank. Costs are applied to `whole` before; the links of its groups are
-// the cluster's, or those of `whole` where there is none. Throws PlanError with the smallest budget
-// (train/plans/smallest_budget.hpp) where less was given; ConfigError as setup_of_stage does.
+// the cluster's, or those of `whole` where there is none. Without Effort::All the minimums
+// by way are left out, and where everything can be kept the others. Throws PlanError with the
+// smallest budget (train/plans/smallest_budget.hpp) where less was given; ConfigError as
+// setup_of_stage does.
 GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
-                   const plan::Cluster* cluster = nullptr);
+                   const plan::Cluster* cluster = nullptr, Effort effort = Effort::All);
 
 // Replays the Programs of all ranks of a grid together, where they are few enough to be looked at
 // one by one; false, and nothing done, where they are not. Throws ReplayError.

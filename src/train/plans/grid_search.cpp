@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.hpp"
 #include "base/in_threads.hpp"
@@ -46,11 +47,23 @@ constexpr Rate rates[] = {
 // there takes the device no time.
 plan::GridEstimator estimator_of(const GridSearchRequest& wish, const Setup& model) {
   plan::StepShape step = model.step;
-  if (!may_leave_device(model)) return {wish.cluster, wish.budget_bytes, step, blocks_of(wish)};
-  step.update_seconds_per_element = 0;
-  step.sums_seconds_per_element = 0;
-  step.kernels.issue = 0;
-  return {wish.cluster, most_key_bytes, step, blocks_of(wish)};
+  if (!model.below.empty()) {
+    step.update_seconds_per_element = 0;
+    step.sums_seconds_per_element = 0;
+    step.kernels.issue = 0;
+  }
+  return {wish.cluster, may_leave_device(model) ? most_key_bytes : wish.budget_bytes, step,
+          blocks_of(wish)};
+}
+
+// Of a byte, in the fastest of the tiers.
+double seconds_there_and_back(const plan::LowerTiers& below) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [tier, lower] : below.tiers) {
+    const plan::TierLinks& links = lower.links;
+    least = std::min(least, 1 / links.out.bytes_per_second + 1 / links.in.bytes_per_second);
+  }
+  return least;
 }
 
 std::vector<double> estimates_of(const GridSearchRequest& wish, const plan::GridSearch& search,
@@ -166,6 +179,12 @@ GridSearchAnswer search_grids_of_run(const GridSearchRequest& wish) {
     plan::GridEstimator estimator = estimator_of(within, model);
     plan::GridSearchOptions options = within.options;
     options.at_once = std::min(usable_cores(), most_planned_at_once);
+    if (!model.below.empty() && !names_plan(model)) {
+      options.seconds_per_byte_beyond = seconds_there_and_back(model.below);
+      options.closely = [&](const plan::GridCandidate& candidate, double) {
+        return planner.plan_closely(candidate, Effort::Few);
+      };
+    }
     return plan::search_grids(
         candidates, estimator, may_leave_device(model) ? most_key_bytes : within.budget_bytes,
         [&](const plan::GridCandidate& candidate, double useless_seconds) {

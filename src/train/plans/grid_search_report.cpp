@@ -42,6 +42,10 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
   return text;
 }
 
+std::string rows_text(const std::vector<std::size_t>& rows) {
+  return fmt::format("{} {}", rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", "));
+}
+
 // Of the schedules among the best, with the rows of the table.
 std::string overlap_notes(const GridSearchRequest& wish, const plan::GridSearch& search) {
   std::string text;
@@ -66,8 +70,7 @@ std::string overlap_notes(const GridSearchRequest& wish, const plan::GridSearch&
         overlap ? passes_that_overlap(traits.name)
                 : fmt::format("passes that {} lets overlap run one after the other", traits.name);
     for (const auto& [reason, rows] : in_turn) {
-      note += fmt::format("; {}in {} {}: {}", overlap ? "not " : "",
-                          rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", "), reason);
+      note += fmt::format("; {}in {}: {}", overlap ? "not " : "", rows_text(rows), reason);
     }
     text += below_table("note: " + note);
   }
@@ -112,10 +115,27 @@ std::string plan_of(const RunConfig& config) {
   return config.memory.plan == "auto" ? widest_plan(config) : config.memory.plan;
 }
 
+// What was planned with the tiers below the device.
+std::string closer_line(const plan::GridSearch& search) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < search.best.size(); ++row)
+    if (search.best[row].closely) rows.push_back(row + 1);
+  std::string text = fmt::format(
+      "{} planned node by node, with the host or the disk: the fastest, and what may be faster and "
+      "fits only so; ",
+      counted(search.closely_planned, "grid"));
+  if (rows.empty()) return text + "none is faster than with whole blocks that run again";
+  text += rows_text(rows) + (rows.size() == 1 ? " is" : " are") + " of these";
+  if (rows.size() == search.best.size()) return text;
+  return text +
+         "; the others run whole blocks again where memory asks for it, and leave nothing "
+         "there";
+}
+
 // By what the grids were planned.
-std::string planning_line(const RunConfig& config, bool by_node) {
+std::string planning_line(const RunConfig& config, const GridSearchAnswer& answer) {
   const std::string plan = plan_of(config);
-  if (by_node) {
+  if (answer.by_node) {
     return "no grid fits where whole blocks run again: this one needs least, and is planned node "
            "by node, as `garonne plan` with the keys below does; others may fit so, too, and be "
            "faster";
@@ -125,11 +145,9 @@ std::string planning_line(const RunConfig& config, bool by_node) {
         "each grid is planned by memory.plan = {}, as `garonne plan` with the keys below does",
         plan);
   }
-  const bool below = config.memory.host_budget != 0 || !config.memory.disk.empty();
-  return fmt::format(
-      "these seconds run whole blocks again where memory asks for it{}; `garonne plan` with the "
-      "keys below chooses single nodes{} and may be faster",
-      below ? " and leave nothing to the host or a disk" : "", below ? ", uses these," : "");
+  if (answer.search.closely_planned > 0) return closer_line(answer.search);
+  return "these seconds run whole blocks again where memory asks for it; `garonne plan` with the "
+         "keys below chooses single nodes and may be faster";
 }
 
 // What the grids are, and how fast.
@@ -139,7 +157,7 @@ std::string speed_table(const GridSearchRequest& wish, const GridSearchAnswer& a
       "data", "pipe", "tensor", "schedule", "ZeRO", "micro-batches", "ms a step",
       rate_name(answer.work), "TFLOP/s", "used", "bound", "peak");
   for (std::size_t k = 0; k < answer.search.best.size(); ++k) {
-    const auto& [candidate, bounds, estimate, outcome] = answer.search.best[k];
+    const auto& [candidate, bounds, estimate, outcome, closely] = answer.search.best[k];
     const StepRates rates = rates_of(answer.work, wish.ranks, outcome.seconds);
     text += fmt::format(
         "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>13} {:>11.3f} {:>10} {:>8} {:>7} {:>7} {:>11}\n",
@@ -167,7 +185,7 @@ std::string time_table(const std::vector<plan::RankedGrid>& best) {
                                  "compute", "run again", "communication", "bubble", "other",
                                  "sent inside", "between", "most time goes to");
   for (std::size_t k = 0; k < best.size(); ++k) {
-    const auto& [candidate, bounds, estimate, outcome] = best[k];
+    const auto& [candidate, bounds, estimate, outcome, closely] = best[k];
     const StepShares shares = shares_of(outcome.parts);
     text +=
         fmt::format("{:>2}  {:>8} {:>10} {:>14} {:>8} {:>8}  {:>12} {:>12}  {}\n", k + 1,
@@ -208,7 +226,7 @@ std::string format_grid_search(const GridSearchRequest& wish, const GridSearchAn
   text += below_table(fmt::format(
       "seconds: {}{}", answer.measured ? "measured costs of this machine" : source_of(wish.cluster),
       wish.on_this_machine ? "" : describe_efficiency(wish.cluster)));
-  text += below_table(planning_line(wish.config, answer.by_node));
+  text += below_table(planning_line(wish.config, answer));
   text += keys_of(search.best.front().candidate);
   return text;
 }
@@ -231,7 +249,7 @@ nlohmann::ordered_json keys_json(const GridSearchRequest& wish,
 nlohmann::ordered_json to_json(const GridSearchRequest& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
   nlohmann::ordered_json grids = nlohmann::ordered_json::array();
-  for (const auto& [candidate, bounds, estimate, outcome] : search.best) {
+  for (const auto& [candidate, bounds, estimate, outcome, closely] : search.best) {
     nlohmann::ordered_json parts = nlohmann::ordered_json::object();
     for (const auto& [name, seconds] : outcome.parts) parts[name] = seconds;
     nlohmann::ordered_json grid = keys_json(wish, candidate);
@@ -243,6 +261,7 @@ nlohmann::ordered_json to_json(const GridSearchRequest& wish, const GridSearchAn
          {"seconds_estimated", estimate.seconds},
          {"peak_bytes", outcome.peak_bytes},
          {"plans", outcome.plans},
+         {"closely", closely},
          {"inside_node_bytes", outcome.inside_traffic},
          {"between_nodes_bytes", outcome.between_traffic},
          {"binds", binding(outcome.parts).first},
@@ -271,6 +290,7 @@ nlohmann::ordered_json to_json(const GridSearchRequest& wish, const GridSearchAn
                                  {"refused", search.refused},
                                  {"too_large", search.too_large},
                                  {"planned", search.planned},
+                                 {"closely_planned", search.closely_planned},
                                  {"unplanned", std::move(unplanned)},
                                  {"proven", search.proven},
                                  {"plan", plan_of(wish.config)},

@@ -113,7 +113,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   const std::int64_t validation = forward ? forward->peak_bytes : 0;
   const PlanRoom room = room_for_plan(setup, graph, step, budget_bytes);
   const bool may_keep = wanted == "auto" || wanted == plan::stage_solvers().front().name;
-  if (effort == Effort::FirstThatFits && may_keep && validation <= room.budget_bytes &&
+  if (effort != Effort::All && may_keep && validation <= room.budget_bytes &&
       plan::keeping_everything_fits(graph, step, room.budget_bytes)) {
     return floor;
   }
@@ -171,9 +171,10 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   if (setup.config.evaluation.batches > 0) add_validation(setup, room.budget_bytes, choice);
   OptionFolder cache(cache_folder());
   plan::TierRequest wish;
-  wish.stage = {room.budget_bytes, wanted, choice.evaluation.peak_bytes,
-                effort == Effort::FirstThatFits, &cache};
+  wish.stage = {room.budget_bytes, wanted, choice.evaluation.peak_bytes, effort != Effort::All,
+                &cache};
   wish.below = room.below;
+  if (effort == Effort::Few) wish.mixtures = 2;
   if (!choice.evaluation.instructions.empty()) wish.forward = &choice.evaluation;
   // Schedules are of nodes: those of another cut are none of this one.
   if (floor.lean && names_of(setup.model.graph) == floor.nodes) {

@@ -103,8 +103,9 @@ struct Choice {
   std::int64_t reserved_bytes = 0;
 };
 
-// Whether to compare all plans, or to be content when the one that runs nothing twice fits.
-enum class Effort { FirstThatFits, All };
+// Whether to compare all plans, or to be content when the one that runs nothing twice fits; or also
+// with fewer mixtures of what runs twice and what moves, for who compares many setups.
+enum class Effort { Few, FirstThatFits, All };
 
 // The fastest of the wanted plans that fits `budget_bytes`. Throws PlanError with the smallest
 // budget where less was given; in a pipeline also where the stage as it is cut needs more than is

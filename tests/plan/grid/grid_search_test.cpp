@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <random>
@@ -307,6 +308,105 @@ TEST(GridSearch, IsTheSameHoweverManyArePlannedAtOnce) {
       }
     }
   }
+}
+
+// Closer plans, which fit where others do not: a share above the bound that only the candidate
+// decides, and what is beyond the budget goes there and back.
+GridOutcome pretend_closely(GridEstimator& estimator, const GridCandidate& candidate,
+                            std::int64_t budget, unsigned seed) {
+  const GridOutcome without = pretend(estimator, candidate, seed + 1);
+  const GridBounds bounds = estimator.bounds(candidate);
+  GridOutcome outcome;
+  outcome.fits = without.fits || bounds.bytes < 2 * budget;
+  outcome.needed_bytes = outcome.fits ? 0 : bounds.bytes;
+  outcome.seconds = std::max(bounds.seconds, 0.9 * without.seconds) +
+                    1e-10 * static_cast<double>(std::max<std::int64_t>(0, bounds.bytes - budget));
+  return outcome;
+}
+
+TEST(GridSearch, PlansCloselyWhatMayBeTheFastest) {
+  StepShape step = test::step_shape(1, 1, 4 << 20);
+  step.update_seconds_per_element = 1e-10;
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  int gained = 0;
+  int found_fastest = 0;
+  int all_searches = 0;
+  for (const std::int64_t budget :
+       {std::int64_t{30} << 20, std::int64_t{60} << 20, std::int64_t{200} << 20}) {
+    for (unsigned seed = 0; seed < 4; ++seed, ++all_searches) {
+      GridEstimator estimator(small_cluster(), budget, step,
+                              [](int tensor, bool, std::int64_t micro_batch) {
+                                return made_up_blocks(tensor, micro_batch);
+                              });
+      // By a search through all of them.
+      double least_without = std::numeric_limits<double>::infinity();
+      double least = least_without;
+      std::map<std::string, std::pair<GridOutcome, GridOutcome>> outcomes;  // without, closely
+      for (const GridCandidate& candidate : candidates) {
+        try {
+          const auto& [without, closely] = outcomes[to_string(candidate)] = {
+              pretend(estimator, candidate, seed),
+              pretend_closely(estimator, candidate, budget, seed)};
+          if (without.fits) least_without = std::min(least_without, without.seconds);
+          if (closely.fits) least = std::min(least, closely.seconds);
+        } catch (const ConfigError&) {
+          continue;  // is refused before it is planned
+        }
+      }
+      least = std::min(least, least_without);
+      const auto search = [&](int at_once, bool exhaustive, bool closer) {
+        GridSearchOptions options;
+        options.at_once = at_once;
+        options.exhaustive = exhaustive;
+        options.most_micro_batches = 1'000'000;
+        if (closer) {
+          options.seconds_per_byte_beyond = 1e-10;
+          options.closely = [&](const GridCandidate& candidate, double) {
+            return outcomes.at(to_string(candidate)).second;
+          };
+        }
+        return search_grids(
+            candidates, estimator, budget,
+            [&](const GridCandidate& candidate, double) {
+              return outcomes.at(to_string(candidate)).first;
+            },
+            options);
+      };
+      const GridSearch all = search(1, true, true);
+      ASSERT_FALSE(all.best.empty());
+      EXPECT_EQ(all.best.front().outcome.seconds, least);
+      EXPECT_TRUE(all.proven);
+      const GridSearch some = search(1, false, true);
+      EXPECT_FALSE(some.proven);
+      EXPECT_LE(some.closely_planned, 8);
+      const GridSearch without = search(1, false, false);
+      EXPECT_EQ(without.closely_planned, 0);
+      const double fastest = some.best.empty() ? std::numeric_limits<double>::infinity()
+                                               : some.best.front().outcome.seconds;
+      // Never slower than without, and never faster than all.
+      EXPECT_LE(fastest, least_without);
+      EXPECT_GE(fastest, least);
+      gained += fastest < least_without;
+      found_fastest += fastest == least;
+      for (const RankedGrid& one : some.best) {
+        const auto& [first, closer] = outcomes.at(to_string(one.candidate));
+        EXPECT_EQ(one.outcome.seconds, one.closely ? closer.seconds : first.seconds);
+        EXPECT_TRUE(!one.closely || !first.fits || closer.seconds < first.seconds);
+        EXPECT_GT(one.estimate.bytes, 0);
+      }
+      for (const int at_once : {2, 5}) {
+        const GridSearch same = search(at_once, false, true);
+        EXPECT_EQ(same.closely_planned, some.closely_planned);
+        ASSERT_EQ(same.best.size(), some.best.size());
+        for (std::size_t k = 0; k < some.best.size(); ++k) {
+          EXPECT_EQ(same.best[k].candidate, some.best[k].candidate);
+          EXPECT_EQ(same.best[k].outcome.seconds, some.best[k].outcome.seconds);
+        }
+      }
+    }
+  }
+  EXPECT_GE(gained, all_searches / 3);
+  EXPECT_GE(found_fastest, all_searches / 3);
 }
 
 // What is planned ahead and fails is no matter where its turn does not come; where it does, it is
