@@ -43,21 +43,28 @@ std::vector<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t least
   return {budgets.upper_bound(budget), budgets.end()};
 }
 
-// What larger budgets' plans make room for when they move, in the order of the budgets.
+// What larger budgets' plans make room for when they move, in the order of the budgets. That of the
+// largest, which runs least twice, is there first: what has to take longer need not be moved.
 void add_larger(const ModelGraph& graph, const StepShape& step, const TierRequest& wish,
                 const std::vector<std::int64_t>& budgets, TierSelection& selection) {
-  std::vector<TierSelection> found(budgets.size(), TierSelection(wish));
-  in_threads(static_cast<int>(budgets.size()), [&](int i) {
+  std::vector<std::optional<TierSelection>> found(budgets.size());
+  const auto find = [&](std::size_t i, double useless_seconds) {
     StageRequest larger = wish.stage;
     larger.reserved_bytes = 0;  // of what has moved, the selection asks
-    larger.budget_bytes = budgets[as_index(i)];
+    larger.budget_bytes = budgets[i];
+    found[i].emplace(wish, useless_seconds);
     try {
-      found[as_index(i)].consider(plan_stage(graph, step, larger));
+      found[i]->consider(plan_stage(graph, step, larger));
     } catch (const PlanError&) {
       // Not even that is enough to run anything twice.
     }
-  });
-  for (TierSelection& one : found) selection.add(std::move(one));
+  };
+  if (budgets.empty()) return;
+  const std::size_t largest = budgets.size() - 1;
+  find(largest, selection.seconds());
+  const double useless_seconds = std::min(selection.seconds(), found[largest]->seconds());
+  in_threads(static_cast<int>(largest), [&](int i) { find(as_index(i), useless_seconds); });
+  for (auto& one : found) selection.add(std::move(*one));
 }
 
 // What all lean schedules move, not that of the smallest budget alone: which one that is depends on
@@ -66,7 +73,8 @@ void add_lean(const ModelGraph& graph, const StepShape& step, const TierRequest&
               TierSelection& selection) {
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   const std::vector<LeanPlans::Entry>& entries = wish.stage.lean->entries;
-  std::vector<TierSelection> found(shapes.size() * entries.size(), TierSelection(wish));
+  std::vector<TierSelection> found(shapes.size() * entries.size(),
+                                   TierSelection(wish, selection.seconds()));
   in_threads(static_cast<int>(found.size()), [&](int i) {
     const std::size_t shape = as_index(i) / entries.size();
     found[as_index(i)].consider(

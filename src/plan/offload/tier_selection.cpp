@@ -5,11 +5,22 @@
 #include "plan/offload/bandwidth_bound.hpp"
 #include "plan/offload/rotated_updates.hpp"
 #include "plan/offload/tier_moves.hpp"
+#include "plan/program/passes_overlap.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/program_within.hpp"
 
 namespace garonne::plan {
 namespace {
+
+// What is moved, and where updates are made, makes no difference to these; where some may run
+// beside each other, nothing is known.
+double pass_seconds(const Program& program) {
+  if (passes_overlap(program)) return 0;
+  double seconds = 0;
+  for (const Instruction& one : program.instructions)
+    if (is_forward(one.operation) || is_backward(one.operation)) seconds += one.seconds;
+  return seconds;
+}
 
 std::pair<double, std::int64_t> key(const StagePlan& plan) {
   return {plan.prediction.seconds, plan.prediction.peak_bytes};
@@ -63,7 +74,14 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
                             &graph);
 }
 
+double TierSelection::seconds() const {
+  return best_ ? best_->prediction.seconds : std::numeric_limits<double>::infinity();
+}
+
 void TierSelection::consider(StagePlan without, std::int64_t budget_bytes) {
+  // Sums in another order.
+  constexpr double slack = 1 - 1e-9;
+  if (slack * pass_seconds(without.program) > std::min(useless_seconds_, seconds())) return;
   set_tiers(wish_.below.tiers, without.program);
   const std::string name = without.program.name;
   add(name, TierMoves(without.program, wish_.below, wish_.forward).within(budget_bytes));

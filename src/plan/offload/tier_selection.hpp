@@ -46,8 +46,10 @@ std::int64_t least_that_fits(std::int64_t at_least, std::int64_t enough, const F
 
 class TierSelection {
  public:
-  // The wish outlives the selection.
-  explicit TierSelection(const TierRequest& wish) : wish_(wish) {}
+  // The wish outlives the selection. What takes longer than `useless_seconds` is not looked for.
+  explicit TierSelection(const TierRequest& wish,
+                         double useless_seconds = std::numeric_limits<double>::infinity())
+      : wish_(wish), useless_seconds_(useless_seconds) {}
 
   void start(StagePlan plan) { best_ = std::move(plan); }
   // All that the mover makes of a plan, for the wish's budget or a smaller one.
@@ -59,6 +61,8 @@ class TierSelection {
   void add(TierSelection later);
 
   bool found() const { return best_.has_value(); }
+  // Of the best one; without end where none is.
+  double seconds() const;
   StagePlan take();
 
  private:
@@ -67,6 +71,7 @@ class TierSelection {
   void take_if_better(StagePlan plan);
 
   const TierRequest& wish_;
+  const double useless_seconds_;
   std::optional<StagePlan> best_;
   std::vector<StageCandidate> candidates_;
 };
