@@ -1,25 +1,21 @@
 #include "device/lane_thread.hpp"
 
 #ifdef __linux__
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #endif
 
 #include <exception>
 #include <utility>
 
+#include "base/blocked_signals.hpp"
 #include "device/lane_error.hpp"
 
 namespace garonne::device {
 namespace {
 
 void prepare_this_thread(Lane lane) {
+  block_all_signals();
 #ifdef __linux__
-  // Signals belong to the main thread, which turns them into requests to stop.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   prctl(PR_SET_NAME, std::string(to_string(lane)).c_str());
 #else
   (void)lane;

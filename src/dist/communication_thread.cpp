@@ -1,8 +1,6 @@
 #include "dist/communication_thread.hpp"
 
 #ifdef __linux__
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #endif
 
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/awake_time.hpp"
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 #include "dist/session.hpp"
 #include "dist/watched_wait.hpp"
@@ -18,11 +17,8 @@ namespace garonne::dist {
 namespace {
 
 void prepare_this_thread() {
+  block_all_signals();
 #ifdef __linux__
-  // Signals belong to the main thread, which turns them into requests to stop.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   // Linux may stretch every sleep by 50 µs otherwise, as long as the sleep itself.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   prctl(PR_SET_NAME, "communication");

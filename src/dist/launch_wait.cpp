@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "base/awake_time.hpp"
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 #include "dist/pending_operation.hpp"
 
@@ -79,9 +79,7 @@ std::string LaunchWait::ended_by(double seconds, const std::string& in, double l
 WatchedCall::WatchedCall(LaunchWait& wait, std::string call, double limit)
     : wait_(wait), call_(std::move(call)), limit_(limit) {
   thread_ = std::thread([this] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    block_all_signals();
     watch();
   });
 }

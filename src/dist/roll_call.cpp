@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 #include "dist/mpi_calls.hpp"
 #include "dist/session.hpp"
@@ -105,9 +105,7 @@ RollCall::RollCall(Session& session, double first_line, std::function<std::strin
   check_mpi(MPI_Comm_dup(mpi_world(session).communicator(), &handle), "MPI_Comm_dup");
   communicator_ = std::make_unique<Communicator>(handle);
   thread_ = std::thread([this] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    block_all_signals();
     answer();
   });
 }

@@ -1,10 +1,8 @@
 #include "train/checkpoint/background_writer.hpp"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <utility>
 
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 
 namespace garonne::train {
@@ -14,10 +12,7 @@ void BackgroundWriter::begin(const std::string& partial, int rank,
   expect(state_ == State::Idle, "one checkpoint is written at a time");
   state_ = State::Writing;
   thread_ = std::thread([this, partial, rank, tensors = std::move(tensors)] {
-    // They are for the thread that runs steps, and for who watches for them.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    block_all_signals();
     try {
       written_ = write_rank_tensors(partial, rank, tensors, [&] {
         if (abandoned_) throw IoError(partial, "is left half-written, since the run ends");

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include <sstream>
 
 #include "base/awake_time.hpp"
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 
 namespace garonne::train {
@@ -453,10 +453,7 @@ void RunLock::let_go() noexcept {
 }
 
 void RunLock::give_signs_of_life() {
-  // Signals belong to the main thread.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_all_signals();
   std::unique_lock lock(mutex_);
   // By its descriptor: a file that others put in its place is not touched.
   while (!stopped_.wait_for(lock, times_.sign_of_life, [&] { return stopping_; }))

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/blocked_signals.hpp"
 #include "base/error.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/stop/stop_file.hpp"
@@ -131,9 +131,7 @@ StopWatch::StopWatch(dist::Session& session, std::string run_directory, std::fun
       signals_(session.uses_mpi()),
       side_(session) {
   thread_ = std::thread([this] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    block_all_signals();
     watch();
   });
 }
