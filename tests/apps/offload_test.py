@@ -10,7 +10,7 @@ import time
 import unittest
 
 from offload_runs import OffloadRuns
-from support import BINARY, metrics, patient, run, series
+from support import BINARY, SOURCE, metrics, patient, run, series
 
 
 class OffloadTest(OffloadRuns):
@@ -45,6 +45,14 @@ class OffloadTest(OffloadRuns):
             self.assertIn(f"with {way} alone: {bytes_} B", shown)
             self.assertLess(least, bytes_)
             self.assertLess(bytes_, without)
+        self.assertEqual(by_way["minimum_budget_bytes_without_way"].keys(), by_way["minimum_budget_bytes_by_way"].keys())
+        for way, bytes_ in by_way["minimum_budget_bytes_without_way"].items():
+            others = ",".join(other for other in by_way["minimum_budget_bytes_by_way"] if other != way)
+            planned = json.loads(run("plan", self.config, *self.model(), *disk, "--memory.allow", f"recompute,{others}",
+                                     "--json").stdout)
+            self.assertEqual(planned["minimum_budget_bytes"], bytes_)
+            self.assertIn(f"without {way}: {bytes_} B", shown)
+            self.assertLessEqual(least, bytes_)
         for words in (f"smallest budget: {least} B", f"without the disk: {without} B", "leave the device", "GB/s",
                       "  disk ", "+ offload"):
             self.assertIn(words, shown)
@@ -57,6 +65,28 @@ class OffloadTest(OffloadRuns):
         self.assertIn(f"the smallest budget that works is {without} bytes", done.stderr)
         self.assertRegex(done.stderr, r"that is with 4\.00 KiB for each rank on the disk \(memory\.disk_budget\), and with more "
                          r"there [\d.]+ [KM]iB is enough; a smaller train\.micro_batch")
+
+    def test_what_is_moved_is_explained(self):
+        keys, _ = self.only_moved(way="offload-activations")
+        run("plan", self.config, *keys, "--program", self.directory("explained") / "program")
+        program = self.programs(self.directory("explained"))[0]
+        copies = [one for one in program["instructions"] if one["operation"].startswith("disk-")]
+        shown = run("plan", self.config, *keys, "--explain").stdout
+        for lane in ("disk-write", "disk-read"):
+            count = sum(one["operation"] == lane for one in copies)
+            self.assertGreater(count, 0)
+            self.assertRegex(shown, rf"(?m)^  {lane} +{count} +[\d.]+ MiB +[\d.]+ ms +\d+ % +[\d.]+ ms$")
+        self.assertRegex(shown, r"on the disk at its peak of [\d.]+ MiB\n(  .*@disk +.*\n)+")
+        without = json.loads(run("plan", self.config, *self.model("--memory.plan", "keep-all"), "--json").stdout)
+        self.assertRegex(shown, rf"what each tier is worth\n.*\n  disk +{without['minimum_budget_bytes']} B .* none\n")
+        costs = ("--cluster", SOURCE / "config" / "clusters" / "dgx_a100.toml", "--run.device", "cuda", "--memory.host_budget", "4 GiB",
+                 "--grid.data", 2)
+        least = json.loads(run("plan", self.config, *self.model(), *costs, "--json").stdout)["minimum_budget_bytes"]
+        planned = json.loads(run("plan", self.config, *self.with_budget(least), *costs, "--json").stdout)
+        self.assertTrue(0 < planned["least_seconds"] <= planned["seconds"])
+        out = planned["lanes"]["copy-out"]
+        self.assertEqual(out["bytes"], planned["copied_out_bytes"])
+        self.assertGreater(out["busy_seconds"], out["waited_seconds"])
 
     def test_programs_are_saved_and_run(self):
         keys, budget = self.only_moved()

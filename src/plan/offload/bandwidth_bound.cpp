@@ -69,8 +69,9 @@ class BandwidthBound {
   }
 
   double seconds_at(std::size_t place) const {
+    const std::int64_t more = request_.more_bytes.empty() ? 0 : request_.more_bytes[place];
     const double over =
-        static_cast<double>(prediction_.during_bytes[place] - request_.budget_bytes);
+        static_cast<double>(prediction_.during_bytes[place] - more - request_.budget_bytes);
     if (over <= 0) return 0;
     const int at = static_cast<int>(place);
     double first_out = no_time;

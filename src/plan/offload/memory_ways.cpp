@@ -56,4 +56,9 @@ LowerTiers only(MemoryWay way, LowerTiers below) {
   return below;
 }
 
+LowerTiers without(MemoryWay way, LowerTiers below) {
+  below.*switch_of(way) = false;
+  return below;
+}
+
 }  // namespace garonne::plan

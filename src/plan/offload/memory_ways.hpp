@@ -39,5 +39,7 @@ std::vector<MemoryWay> ways_of(const LowerTiers& below);
 
 // `below` with one of them only.
 LowerTiers only(MemoryWay way, LowerTiers below);
+// `below` without it.
+LowerTiers without(MemoryWay way, LowerTiers below);
 
 }  // namespace garonne::plan

@@ -5,6 +5,7 @@
 #include "plan/offload/bandwidth_bound.hpp"
 #include "plan/offload/rotated_updates.hpp"
 #include "plan/offload/tier_moves.hpp"
+#include "plan/program/live_bytes.hpp"
 #include "plan/program/passes_overlap.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/program_within.hpp"
@@ -20,6 +21,17 @@ double pass_seconds(const Program& program) {
   for (const Instruction& one : program.instructions)
     if (is_forward(one.operation) || is_backward(one.operation)) seconds += one.seconds;
   return seconds;
+}
+
+// By place of the list: what other plans of the same ranks may hold at other times, or never.
+std::vector<std::int64_t> bytes_for_others(const Program& program, const StepShape& step) {
+  std::vector<std::int64_t> bytes;
+  for (const BytesByKind& held : bytes_by_kind(program, Tier::Device)) {
+    const auto of = [&](BufferKind kind) { return held[static_cast<std::size_t>(kind)]; };
+    bytes.push_back(of(BufferKind::Communication) + of(BufferKind::GatheredParameter) +
+                    (step.zero >= 2 ? of(BufferKind::Gradient) : 0));
+  }
+  return bytes;
 }
 
 std::pair<double, std::int64_t> key(const StagePlan& plan) {
@@ -53,13 +65,18 @@ std::int64_t whole_bytes(const Program& program, const Program* forward) {
   return std::max(program.peak_bytes, forward == nullptr ? 0 : forward->peak_bytes);
 }
 
-// Of a rank by itself: what waits for others is another matter.
 double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierRequest& wish) {
-  if (step.world_group.size() > 1) return 0;
   Program program = make_training_program(
       graph, step,
       same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
+  if (passes_overlap(program)) return 0;
   set_tiers(wish.below.tiers, program);
+  OffloadRequest request;
+  if (step.world_group.size() > 1) {
+    request.more_bytes = bytes_for_others(program, step);
+    for (Instruction& instruction : program.instructions)
+      if (!is_local_work(instruction)) instruction.seconds = 0;
+  }
   if (wish.below.states && wish.below.tiers.contains(Tier::Host)) {
     // Updates that the host does take none of the device's time.
     for (Instruction& instruction : program.instructions) {
@@ -69,9 +86,10 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
     }
   }
   // What lasts and gradients come and go as if that took nothing.
-  const std::int64_t budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
-  return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},
-                            &graph);
+  request.budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
+  request.tiers = wish.below.tiers;
+  request.least_bytes = wish.below.least_bytes;
+  return least_step_seconds(program, request, &graph);
 }
 
 double TierSelection::seconds() const {

@@ -26,7 +26,8 @@ StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
 // Of a Program and what the same rank runs with it, on the device.
 std::int64_t whole_bytes(const Program& program, const Program* forward);
 
-// No plan of the wish takes less; 0 of ranks that wait for others, which is another matter.
+// No plan of the wish takes less. Of ranks that wait for others what they compute and copy alone is
+// counted; 0 where passes run beside collectives, of which nothing is known.
 double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierRequest& wish);
 
 // The least with which it fits, where `enough` is, and less than `at_least` is not. Something that

@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "plan/program/live_bytes.hpp"
+#include "train/plans/explain_tiers.hpp"
 #include "train/plans/smallest_budget.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -132,6 +133,7 @@ std::string explain(const Setup& setup, const Choice& choice, std::int64_t budge
                     bool measured) {
   std::string text = live_at_peak(choice.program, choice.prediction) +
                      run_again(setup.model.graph, choice.program) +
+                     explain_tiers(setup, choice, budget_bytes, widest_plan(setup.config), true) +
                      other_budgets(setup, choice, budget_bytes);
   if (!measured) {
     text +=

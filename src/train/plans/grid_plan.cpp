@@ -129,10 +129,12 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   for (const auto& floor : floors) {
     grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
     grid.minimum_on_device_bytes = std::max(grid.minimum_on_device_bytes, floor.on_device_bytes);
-    for (const auto& [way, bytes] : floor.bytes_by_way) {
-      std::int64_t& least = grid.minimum_bytes_by_way[way];
-      least = std::max(least, bytes);
-    }
+    const auto add = [](const std::map<std::string, std::int64_t>& by_way,
+                        std::map<std::string, std::int64_t>& most) {
+      for (const auto& [way, bytes] : by_way) most[way] = std::max(most[way], bytes);
+    };
+    add(floor.bytes_by_way, grid.minimum_bytes_by_way);
+    add(floor.bytes_without_way, grid.minimum_bytes_without_way);
   }
   std::optional<std::vector<PlannedStage>> plans;
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {

@@ -39,8 +39,9 @@ struct GridPlan {
   std::int64_t minimum_budget_bytes = 0;
   // Without tiers below the device; 0 where there are none.
   std::int64_t minimum_on_device_bytes = 0;
-  // With one way alone in which these tiers are used; none where there is one.
+  // With one way alone in which these tiers are used, and with all others; none where there is one.
   std::map<std::string, std::int64_t> minimum_bytes_by_way;
+  std::map<std::string, std::int64_t> minimum_bytes_without_way;
   // Not all stages fit as their seconds would cut the model: it is cut as declared.
   bool cut_as_declared = false;
 };

@@ -136,8 +136,10 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     std::vector<plan::MemoryWay> ways;
     if (policy == nullptr) ways = plan::ways_of(room.below);
     for (const plan::MemoryWay way : ways) {
-      if (effort == Effort::All && ways.size() > 1)
-        floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;
+      if (effort != Effort::All || ways.size() == 1) continue;
+      floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;
+      floor.bytes_without_way[plan::name_of(way)] =
+          floor_with(plan::without(way, room.below)).bytes;
     }
     if (floor.bytes > room.budget_bytes)
       limit = limit_of_tiers(room.below, floor.bytes, floor_with);
@@ -145,7 +147,9 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   if (const std::int64_t copy = room.reserved_bytes; copy > 0) {
     floor.bytes += copy;
     if (floor.on_device_bytes > 0) floor.on_device_bytes += copy;
-    for (auto& [way, bytes] : floor.bytes_by_way) bytes += copy;
+    for (auto* const by_way : {&floor.bytes_by_way, &floor.bytes_without_way}) {
+      for (auto& [way, bytes] : *by_way) bytes += copy;
+    }
     if (floor.bytes > budget_bytes)
       throw PlanError(floor.bytes, budget_bytes, detail_of_copy(copy));
   }

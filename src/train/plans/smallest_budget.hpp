@@ -25,8 +25,9 @@ struct StageFloor {
   // Without the tiers below the device; 0 where there are none.
   std::int64_t on_device_bytes = 0;
   // By way of memory.allow, where the tiers may take several and all plans are compared: with that
-  // one of them alone.
+  // one of them alone, and with all but that one.
   std::map<std::string, std::int64_t> bytes_by_way;
+  std::map<std::string, std::int64_t> bytes_without_way;
   std::optional<plan::LeanPlans> lean;
   // Where there are tiers below the device.
   std::optional<plan::TierFloor> tiers;

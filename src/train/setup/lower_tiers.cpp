@@ -156,11 +156,18 @@ void add_lower_tiers(Setup& setup) {
   if (!config.memory.disk.empty() && moves) add_disk(setup);
 }
 
+Setup without_tier(Tier tier, Setup setup) {
+  setup.below.tiers.erase(tier);
+  if (tier == Tier::Disk) {
+    std::erase_if(setup.step.workspaces, [](const plan::LibraryWorkspace& workspace) {
+      return workspace.name == staging_name;
+    });
+  }
+  return setup;
+}
+
 Setup without_lower_tiers(Setup setup) {
-  setup.below.tiers.clear();
-  std::erase_if(setup.step.workspaces, [](const plan::LibraryWorkspace& workspace) {
-    return workspace.name == staging_name;
-  });
+  for (const Tier tier : {Tier::Host, Tier::Disk}) setup = without_tier(tier, std::move(setup));
   return setup;
 }
 

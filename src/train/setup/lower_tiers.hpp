@@ -43,6 +43,8 @@ void add_lower_tiers(Setup& setup);
 
 // `setup` as it is where nothing is below the device.
 Setup without_lower_tiers(Setup setup);
+// As if one of them were not.
+Setup without_tier(Tier tier, Setup setup);
 
 // The disk of a node, shared by `ranks_on_node` of `setup`.
 void set_disk_rates(const plan::DiskRates& node, Setup& setup);

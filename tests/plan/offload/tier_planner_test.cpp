@@ -1,6 +1,7 @@
 // Plans that make values again and plans that move them below, under one budget.
 #include "plan/offload/tier_planner.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -100,6 +101,47 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
   EXPECT_GT(better_than_both, 2);
   EXPECT_GT(above_keep_all, 2);
   EXPECT_GT(rotated, 2);
+}
+
+// Whatever its ranks exchange, and when.
+TEST(TierPlanner, TheBoundOfAGridIsBelowItsPlans) {
+  int above_what_is_computed = 0;
+  int cells = 0;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    for (const int zero : {0, 1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("seed {}, ZeRO {}", seed, zero));
+      const ModelGraph graph =
+          seed % 4 != 3 ? chain(3 + static_cast<int>(seed) / 2, 2) : random_graph(seed);
+      StepShape step = step_shape(1 + static_cast<int>(seed) % 2, 2, 64);
+      step.zero = zero;
+      const StagePlan most =
+          plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
+      double computed = 0;
+      for (const Instruction& one : most.program.instructions)
+        if (is_local_work(one)) computed += one.seconds;
+      const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds;
+      for (const int percent : {12, 40}) {
+        TierRequest wish;
+        wish.stage.budget_bytes =
+            most.prediction.static_bytes +
+            (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
+        wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
+        wish.below.least_bytes = wish.below.least_state_bytes = 0;
+        std::optional<StagePlan> plan;
+        try {
+          plan = plan_stage_on_tiers(graph, step, wish);
+        } catch (const PlanError&) {
+          continue;
+        }
+        ++cells;
+        EXPECT_GT(plan->least_seconds, 0);
+        EXPECT_LE(plan->least_seconds, plan->prediction.seconds * (1 + 1e-9));
+        above_what_is_computed += plan->least_seconds > computed * (1 + 1e-9);
+      }
+    }
+  }
+  EXPECT_GT(cells, 15);
+  EXPECT_GT(above_what_is_computed, 2);
 }
 
 // The calling thread's.
