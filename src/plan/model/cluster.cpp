@@ -174,6 +174,7 @@ std::string to_toml(const Cluster& cluster) {
   file.text("name", cluster.software.name);
   if (cluster.software.stores_scores) file.text("attention", "stored");
   if (cluster.software.unfused_loss) file.text("loss", "unfused");
+  if (cluster.software.unfused_norms) file.text("norms", "unfused");
   if (!cluster.software.balances_stages)
     file.text("stages", cluster.software.counts_ends ? "all-blocks" : "blocks");
   if (cluster.software.gradient_sums != GradientSums::Fused) {

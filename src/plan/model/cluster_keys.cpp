@@ -285,6 +285,8 @@ void add_software_keys(KeyTable& table) {
          [](Software& software, std::size_t word) { software.stores_scores = word == 1; });
   choice("software.loss", {"fused", "unfused"},
          [](Software& software, std::size_t word) { software.unfused_loss = word == 1; });
+  choice("software.norms", {"fused", "unfused"},
+         [](Software& software, std::size_t word) { software.unfused_norms = word == 1; });
   choice("software.stages", {"seconds", "blocks", "all-blocks"},
          [](Software& software, std::size_t word) {
            software.balances_stages = word == 0;

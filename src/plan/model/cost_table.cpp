@@ -232,8 +232,11 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
     const ValueSpec& read = graph.values[static_cast<std::size_t>(
         node.inputs.empty() ? node.output : node.inputs.front())];
     const auto number = static_cast<double>(number_bytes(read.type));
-    const SoftwarePass forward = software_forward(software, node, number);
-    const SoftwarePass backward = software_backward(software, node, number);
+    const ValueSpec& made = graph.values[static_cast<std::size_t>(node.output)];
+    const double elements =
+        static_cast<double>(made.bytes) / static_cast<double>(number_bytes(made.type));
+    const SoftwarePass forward = software_forward(software, node, elements, number);
+    const SoftwarePass backward = software_backward(software, node, elements, number);
     const auto computing = [&](const OperationCost& cost, const SoftwarePass& pass) {
       const double share = rates.products.of(cost.product, rates.efficiency) / rates.efficiency;
       return cost.floating_point_operations * pass.operations /

@@ -36,6 +36,22 @@ double logit_bytes_backward(double number_bytes) {
   return (2 + 1) * float32_bytes + number_bytes;
 }
 
+bool is_norm(const NodeSpec& node) {
+  return node.kind == "layer_norm" || node.kind == "instance_norm" || node.kind == "rms_norm";
+}
+
+// Beside what its kernel reads and writes.
+double norm_bytes_forward(const NodeSpec& node, double number_bytes) {
+  // Each operation reads, and all but the means write: squares, their mean, the quotient and the
+  // gain; before them a mean and its subtraction, and behind them a shift.
+  constexpr double of_squares = 2 + 1 + 2 + 2;
+  constexpr double of_mean_and_shift = 1 + 2 + 2;
+  const double passes = of_squares + (node.kind == "rms_norm" ? 0 : of_mean_and_shift);
+  // To float32 and back.
+  const double converted = number_bytes < float32_bytes ? 2 * (number_bytes + float32_bytes) : 0;
+  return passes * std::max(number_bytes, float32_bytes) + converted - 2 * number_bytes;
+}
+
 // One after the other.
 void add_issue(OperationCost& cost) {
   cost.seconds += cost.issue_seconds;
@@ -92,16 +108,19 @@ void wait_for_operations(ModelGraph& graph) {
   }
 }
 
-SoftwarePass software_forward(const Software& software, const NodeSpec& node, double number_bytes) {
+SoftwarePass software_forward(const Software& software, const NodeSpec& node, double elements,
+                              double number_bytes) {
   const auto scores = static_cast<double>(node.scores);
   if (is_attention_core(node))
     return software.stores_scores ? SoftwarePass{scores * score_bytes_forward(number_bytes), 2}
                                   : SoftwarePass{};
+  if (is_norm(node))
+    return {software.unfused_norms ? elements * norm_bytes_forward(node, number_bytes) : 0, 1};
   return software.unfused_loss ? SoftwarePass{scores * logit_bytes_forward(number_bytes), 1}
                                : SoftwarePass{};
 }
 
-SoftwarePass software_backward(const Software& software, const NodeSpec& node,
+SoftwarePass software_backward(const Software& software, const NodeSpec& node, double elements,
                                double number_bytes) {
   const auto scores = static_cast<double>(node.scores);
   // Of five products over half of the scores four are left, over all of them.
@@ -110,6 +129,9 @@ SoftwarePass software_backward(const Software& software, const NodeSpec& node,
                ? SoftwarePass{scores * score_bytes_backward(number_bytes), 2 * 4.0 / 5}
                : SoftwarePass{};
   }
+  // Each factor of a product has a gradient.
+  if (is_norm(node))
+    return {software.unfused_norms ? 2 * elements * norm_bytes_forward(node, number_bytes) : 0, 1};
   return software.unfused_loss ? SoftwarePass{scores * logit_bytes_backward(number_bytes), 1}
                                : SoftwarePass{};
 }

@@ -25,6 +25,8 @@ struct Software {
   bool stores_scores = false;
   // The loss is a kernel for each operation, on logits that become float32 first.
   bool unfused_loss = false;
+  // So are norms, on values that become float32 first.
+  bool unfused_norms = false;
   // Stages have blocks by their seconds; else equally many, the last what is left, where the
   // embedding and the head are two of them if `counts_ends`.
   bool balances_stages = true;
@@ -70,7 +72,10 @@ double gradient_sum_bytes(const Software& software, double number_bytes);
 // nothing, so that it is part of their seconds. Once the nodes have all of both.
 void wait_for_operations(ModelGraph& graph);
 
-SoftwarePass software_forward(const Software& software, const NodeSpec& node, double number_bytes);
-SoftwarePass software_backward(const Software& software, const NodeSpec& node, double number_bytes);
+// `elements`: numbers of its output, of `number_bytes` each.
+SoftwarePass software_forward(const Software& software, const NodeSpec& node, double elements,
+                              double number_bytes);
+SoftwarePass software_backward(const Software& software, const NodeSpec& node, double elements,
+                               double number_bytes);
 
 }  // namespace garonne::plan

@@ -104,6 +104,43 @@ TEST(Software, MakesLogitsFloat32AndPassesOverThem) {
             first_of(ours, "attention").forward.seconds);
 }
 
+TEST(Software, MakesNormsFloat32AndPassesOverThem) {
+  constexpr double elements = 200;
+  const auto graph_of = [&](const char* kind, NumberType type, bool unfused) {
+    ModelGraph graph = text_model(1);
+    for (NodeSpec& node : graph.nodes)
+      if (node.kind == "linear") node.kind = kind;
+    for (ValueSpec& value : graph.values) {
+      value.type = type;
+      value.bytes = static_cast<std::int64_t>(elements) * number_bytes(type);
+    }
+    NominalRates rates = rates_of_gpu();
+    rates.software.unfused_norms = unfused;
+    estimate_seconds(rates, graph);
+    return graph;
+  };
+  for (const auto& [kind, passes] :
+       {std::pair{"layer_norm", 12}, {"instance_norm", 12}, {"rms_norm", 7}}) {
+    for (const auto& [type, converting] :
+         {std::pair{NumberType::BFloat16, 2 * (2 + 4)}, {NumberType::Float32, 0}}) {
+      const ModelGraph fused = graph_of(kind, type, false);
+      const ModelGraph unfused = graph_of(kind, type, true);
+      const auto number = static_cast<double>(number_bytes(type));
+      const double more = elements * (passes * 4 + converting - 2 * number) / 1e6;
+      EXPECT_NEAR(first_of(unfused, kind).forward.seconds - first_of(fused, kind).forward.seconds,
+                  more, 1e-9);
+      EXPECT_NEAR(
+          first_of(unfused, kind).forward_keep.seconds - first_of(fused, kind).forward_keep.seconds,
+          more, 1e-9);
+      EXPECT_NEAR(first_of(unfused, kind).backward.seconds - first_of(fused, kind).backward.seconds,
+                  2 * more, 1e-9);
+      for (const char* other : {"embedding", "attention", "loss_head"})
+        EXPECT_EQ(first_of(unfused, other).backward.seconds,
+                  first_of(fused, other).backward.seconds);
+    }
+  }
+}
+
 TEST(Software, IssuesBlocksInTheSameTimeWhateverTheirKernels) {
   const ModelGraph graph = timed({.block_issue_seconds = 3e-3});
   std::vector<double> forward(static_cast<std::size_t>(graph.blocks()), 0);
@@ -246,6 +283,7 @@ TEST(Software, IsATableOfClusterFiles) {
 name = "a framework of 2021"
 attention = "stored"
 loss = "unfused"
+norms = "unfused"
 stages = "all-blocks"
 gradient_sums = "float32"
 host = "blocks"
@@ -256,6 +294,7 @@ collective_issue_seconds = 1e-4
   const Software expected{.name = "a framework of 2021",
                           .stores_scores = true,
                           .unfused_loss = true,
+                          .unfused_norms = true,
                           .balances_stages = false,
                           .counts_ends = true,
                           .gradient_sums = GradientSums::Float32,
@@ -292,6 +331,7 @@ TEST(Software, IsRefusedByKeyWhereItIsNone) {
   };
   EXPECT_TRUE(refused("attention = \"flash\"", "one of \"fused\", \"stored\""));
   EXPECT_TRUE(refused("loss = true", "software.loss"));
+  EXPECT_TRUE(refused("norms = \"apex\"", "one of \"fused\", \"unfused\""));
   EXPECT_TRUE(refused("overlap_copies = \"no\"", "software.overlap_copies"));
   EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\", \"blocks\", \"all-blocks\""));
   EXPECT_TRUE(refused("gradient_sums = \"float64\"", "\"compute\", \"float32\""));
