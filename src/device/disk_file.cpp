@@ -31,11 +31,11 @@ std::string because() {
 
 }  // namespace
 
-DiskFile::DiskFile(const std::string& folder, std::int64_t bytes) : folder_(folder) {
+DiskFile::DiskFile(const std::string& folder, std::int64_t bytes, Way way) : folder_(folder) {
   expect(bytes > 0, fmt::format("a file of {} bytes as a tier of memory", bytes));
   open_without_a_name();
   refuse_memory();
-  find_granularity();
+  find_granularity(way);
   bytes_ = round_up(bytes, granularity_);
   take_room();
 }
@@ -62,10 +62,13 @@ void DiskFile::refuse_memory() const {
   }
 }
 
-void DiskFile::find_granularity() {
+void DiskFile::find_granularity(Way way) {
   const int flags = fcntl(descriptor_.number, F_GETFL);
-  direct_ = flags >= 0 && fcntl(descriptor_.number, F_SETFL, flags | O_DIRECT) == 0;
+  direct_ =
+      way == Way::Direct && flags >= 0 && fcntl(descriptor_.number, F_SETFL, flags | O_DIRECT) == 0;
   granularity_ = least_granularity;
+  // Nothing that nobody asked for.
+  if (!direct_) posix_fadvise(descriptor_.number, 0, 0, POSIX_FADV_RANDOM);
 #ifdef STATX_DIOALIGN
   struct statx facts {};
   if (direct_ && statx(descriptor_.number, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
@@ -103,12 +106,27 @@ void DiskFile::check(const char* verb, std::int64_t offset, Span memory) const {
                      verb, memory.bytes, offset, bytes_, address, granularity_));
 }
 
+// Advice: whether it is taken changes memory of the system, and nothing that is read.
+void DiskFile::leave_page_cache(std::int64_t offset, std::int64_t bytes) const {
+  posix_fadvise(descriptor_.number, offset, bytes, POSIX_FADV_DONTNEED);
+}
+
 void DiskFile::write(std::int64_t offset, Span from) const {
   check("write", offset, from);
   transfer_all(folder_, "write", offset, from, granularity_,
                [this](std::byte* data, std::size_t bytes, off_t at) {
                  return pwrite(descriptor_.number, data, bytes, at);
                });
+  if (direct_) return;
+  constexpr unsigned all =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  // Where a file system has no such call, it drops what it has written by itself.
+  if (sync_file_range(descriptor_.number, offset, from.bytes, all) != 0 && errno != ENOSYS &&
+      errno != EINVAL && errno != ESPIPE) {
+    throw IoError(folder_, fmt::format("{} bytes at byte {} cannot be written: {}", from.bytes,
+                                       offset, because()));
+  }
+  leave_page_cache(offset, from.bytes);
 }
 
 void DiskFile::read(std::int64_t offset, Span to) const {
@@ -117,6 +135,7 @@ void DiskFile::read(std::int64_t offset, Span to) const {
                [this](std::byte* data, std::size_t bytes, off_t at) {
                  return pread(descriptor_.number, data, bytes, at);
                });
+  if (!direct_) leave_page_cache(offset, to.bytes);
 }
 
 }  // namespace garonne::device

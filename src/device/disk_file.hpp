@@ -10,13 +10,17 @@ namespace garonne::device {
 
 // Its room on the disk is taken when it is made. It has no name: what a killed run leaves behind is
 // nothing, and nobody reads what another run wrote. Reads and writes go to the disk itself where
-// the file system can do that; through the page cache the file would be memory again, counted by
-// nobody. Safe for several threads at different places.
+// the file system can do that; elsewhere what the page cache has of them is written out and dropped
+// before they return, since the file would be memory again, counted by nobody. Safe for several
+// threads at different places.
 class DiskFile {
  public:
+  // Cached: as if the file system could not do the other.
+  enum class Way { Direct, Cached };
+
   // IoError naming `folder`: it does not exist, is in memory (tmpfs), is on a disk without room for
   // `bytes`, or cannot be written to.
-  DiskFile(const std::string& folder, std::int64_t bytes);
+  DiskFile(const std::string& folder, std::int64_t bytes, Way way = Way::Direct);
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
 
@@ -44,8 +48,9 @@ class DiskFile {
 
   void open_without_a_name();
   void refuse_memory() const;
-  void find_granularity();
+  void find_granularity(Way way);
   void take_room() const;
+  void leave_page_cache(std::int64_t offset, std::int64_t bytes) const;
   void check(const char* verb, std::int64_t offset, Span memory) const;
 
   const std::string folder_;

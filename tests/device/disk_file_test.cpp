@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -144,6 +145,34 @@ TEST_F(DiskFiles, PassThePageCacheByWhereThatIsPossible) {
   const bool possible = descriptor >= 0;
   if (possible) close(descriptor);
   EXPECT_EQ(DiskFile(folder_, 4096).direct(), possible);
+}
+
+TEST_F(DiskFiles, LeaveThePageCacheWhereTheyCannotPassItBy) {
+  constexpr std::int64_t bytes = std::int64_t{8} << 20;
+  const DiskFile file(folder_, 2 * bytes, DiskFile::Way::Cached);
+  EXPECT_FALSE(file.direct());
+  void* const map = mmap(nullptr, 2 * bytes, PROT_READ, MAP_SHARED, descriptor_in(folder_), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  const auto cached_pages = [&] {
+    std::vector<unsigned char> is_cached(2 * bytes / 4096);
+    EXPECT_EQ(mincore(map, 2 * bytes, is_cached.data()), 0);
+    return std::count_if(is_cached.begin(), is_cached.end(),
+                         [](unsigned char page) { return (page & 1U) != 0; });
+  };
+  std::mt19937_64 random(7);
+  const Span written = memory_.allocate(bytes, "written");
+  const Span read = memory_.allocate(bytes, "read");
+  fill(written, random);
+  file.write(bytes, written);
+  EXPECT_EQ(cached_pages(), 0);
+  file.read(bytes, read);
+  EXPECT_EQ(std::memcmp(written.data, read.data, bytes), 0);
+  EXPECT_EQ(cached_pages(), 0);
+  // That it can be seen.
+  std::byte one{};
+  ASSERT_EQ(pread(descriptor_in(folder_), &one, 1, bytes), 1);
+  EXPECT_GT(cached_pages(), 0);
+  munmap(map, 2 * bytes);
 }
 
 TEST_F(DiskFiles, RefuseFoldersInMemory) {

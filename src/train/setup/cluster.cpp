@@ -199,10 +199,11 @@ plan::DiskRates measure_disk_rates(const std::string& folder) {
   const device::DiskSpeed speed =
       device::probe_disk(folder, file_bytes, seconds, [&] { exec::compute_a_while(queue); });
   if (!speed.direct) {
-    warn(
-        fmt::format("{} is on a file system that reads and writes through the page cache: what is "
-                    "there takes memory that no budget counts",
-                    folder));
+    warn(fmt::format(
+        "{} is on a file system that reads and writes through the page cache: it is asked "
+        "to drop what is there at once, which takes time and, if it does not, memory "
+        "that no budget counts",
+        folder));
   }
   return {.latency_seconds = speed.latency_seconds, .write = speed.write, .read = speed.read};
 }
