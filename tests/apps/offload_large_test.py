@@ -59,7 +59,7 @@ class CachedPages(threading.Thread):
                 if mincore(ctypes.c_void_p(begin), ctypes.c_size_t(size), pages) != 0:
                     raise OSError(ctypes.get_errno(), "mincore")
         self.looks += 1
-        self.most = max(self.most, sum(page & 1 for page in bytes(pages)))
+        self.most = max(self.most, bytes(pages).count(1))
 
 
 def last_of_each_key(words):
