@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: MIT
 """Training on the emulated device with what it does not use for a while in memory of the host: bits, bytes, budgets, refusals,
-restarts. GARONNE_OFFLOAD=long: all kinds x recomputation x grids x ZeRO x number types x seeds."""
+restarts. GARONNE_OFFLOAD=long: all kinds x recomputation x grids x ZeRO x number types x three seeds; GARONNE_OFFLOAD=seeds: all
+kinds together with twenty seeds, of training and of delays."""
 import itertools
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import time
 import unittest
 
+from offload_runs import GRIDS, KINDS, in_precision
 from support import BINARY, ProgramTest, metrics, run, series
 
 STEPS = 3
 LONG = os.environ.get("GARONNE_OFFLOAD") == "long"
-KINDS = ("offload-activations", "offload-states", "offload-activations,offload-states",
-         "offload-gradients,offload-weights", "offload-activations,offload-gradients,offload-weights,offload-states")
-
-
+SEEDS = os.environ.get("GARONNE_OFFLOAD") == "seeds"
+EVERYTHING = KINDS[-1]
 # Policies that move what forward passes leave, and nothing that lasts.
 OF_CHAINS = ("pofo", "offload-greedy", "offload-greedy-star")
 
@@ -82,13 +84,49 @@ class OffloadHostTest(ProgramTest):
                 self.same_training(plain, directory)
                 self.assertGreater(self.check_bytes(directory, done, small["--memory.budget"]), 0)
 
-    @unittest.skipIf(LONG, "part of the whole product")
+    def with_seeds(self, seeds, grids, kinds):
+        """As compare(). What is planned does not depend on the seed: the first one's Programs are the others', too."""
+        for precision, name in itertools.product(("float32", "bfloat16"), grids):
+            keys, ranks = in_precision(precision, GRIDS[name][0]), GRIDS[name][1]
+            start = time.monotonic()
+            budgets = {}
+            moved = dict.fromkeys(kinds, 0)
+            for seed in seeds:
+                seeded = {**keys, "--train.seed": seed}
+                plain = self.directory(f"{precision}-{name}-{seed}")
+                self.train(plain, *self.words(seeded), ranks=ranks)
+                for kind, recompute in itertools.product(kinds, (False, True)):
+                    with self.subTest(name, precision=precision, seed=seed, kind=kind, recompute=recompute):
+                        allow = {"--memory.allow": f"{kind},recompute" if recompute else kind}
+                        planned = self.directory(f"{precision}-{name}-{kind}-{recompute}-program")
+                        if seed == seeds[0]:
+                            budgets[kind, recompute] = self.least(keys, self.EMULATED, allow)
+                        small = budgets[kind, recompute]
+                        directory = self.directory(f"{precision}-{name}-{kind}-{recompute}-{seed}")
+                        given = () if seed == seeds[0] else ("--run-program", planned)
+                        done = self.train(directory, *self.words(small, seeded), *given, ranks=ranks)
+                        self.same_training(plain, directory)
+                        moved[kind] += self.check_bytes(directory, done, small["--memory.budget"])
+                        if seed == seeds[0]:
+                            shutil.copytree(directory / "program", planned)
+                        shutil.rmtree(directory)
+                shutil.rmtree(plain)
+            # With one or the other: what a kind is at the peak differs.
+            for kind in kinds:
+                with self.subTest(name, precision=precision, moved=kind):
+                    self.assertGreater(moved[kind], 0)
+            print(f"{precision} {name}: {len(seeds)} seeds, {time.monotonic() - start:.0f} s", flush=True)
+
+    @unittest.skipIf(LONG or SEEDS, "part of what takes longer")
     def test_bits_and_bytes_are_those_of_the_plan(self):
-        self.compare("alone", {}, 0, KINDS[2:3], (True, False))
-        self.compare("shards", {"--grid.data": 2, "--grid.zero": 3, "--train.precision": "bfloat16"}, 2, (KINDS[2], KINDS[4]), (False,))
-        self.compare("pipeline", {"--grid.pipeline": 2}, 2, KINDS[:1], (False,))
-        self.compare("pages", {}, 0, KINDS[3:], (False,))
-        self.compare("states", {"--train.precision": "bfloat16", "--train.micro_batch": 32}, 0, KINDS[1:2], (False,))
+        both = ("offload-activations,offload-states",)
+        pages = ("offload-gradients,offload-weights", EVERYTHING)
+        self.compare("alone", {}, 0, both, (True, False))
+        shards = {"--grid.data": 2, "--grid.zero": 3, "--train.precision": "bfloat16"}
+        self.compare("shards", shards, 2, (*both, EVERYTHING), (False,))
+        self.compare("pipeline", {"--grid.pipeline": 2}, 2, ("offload-activations",), (False,))
+        self.compare("pages", {}, 0, pages, (False,))
+        self.compare("states", {"--train.precision": "bfloat16", "--train.micro_batch": 32}, 0, ("offload-states",), (False,))
 
     def with_policy(self, policy, name, keys, ranks):
         """A policy's smallest budget trains as the processor does that keeps everything; a byte less is refused with it."""
@@ -155,7 +193,7 @@ class OffloadHostTest(ProgramTest):
         self.train(stopped, *self.words(keys), ranks=ranks)
         same(stopped, ("loss", "gradient_norm"))  # it is also validated where it stops
 
-    @unittest.skipIf(LONG, "part of the whole product")
+    @unittest.skipIf(LONG or SEEDS, "part of what takes longer")
     def test_updates_go_on_beside_the_next_step(self):
         self.beside_next_step("alone", {}, 0)
         self.beside_next_step("shards", {"--grid.data": 2, "--grid.zero": 2, "--grid.bucket": "256 KiB", "--train.precision": "bfloat16"}, 2)
@@ -193,7 +231,7 @@ class OffloadHostTest(ProgramTest):
                 break
         return job
 
-    @unittest.skipIf(LONG, "part of the whole product")
+    @unittest.skipIf(LONG or SEEDS, "part of what takes longer")
     def test_policies_have_the_bits_of_plain_training(self):
         self.with_policy("zero-offload", "alone", {}, 0)
         self.with_policy("zero-offload", "shards", {"--grid.data": 2, "--grid.zero": 2, "--train.precision": "bfloat16"}, 2)
@@ -215,12 +253,11 @@ class OffloadHostTest(ProgramTest):
 
     @unittest.skipUnless(LONG, "minutes")
     def test_the_whole_product(self):
-        grids = {"alone": ({}, 0), "pipeline": ({"--grid.pipeline": 2}, 2)}
-        for zero in range(4):
-            grids[f"zero{zero}"] = ({"--grid.data": 2, "--grid.zero": zero}, 2)
-        for (name, (keys, ranks)), precision, seed in itertools.product(grids.items(), ("float32", "bfloat16"), (1, 2, 3)):
-            whole = {**keys, "--train.precision": precision, "--train.seed": seed, "--train.micro_batch": 16}
-            self.compare(f"{name}-{precision}-{seed}", whole, ranks, KINDS, (False, True))
+        self.with_seeds(range(1, 4), GRIDS, KINDS)
+
+    @unittest.skipUnless(SEEDS, "minutes")
+    def test_all_kinds_together_with_twenty_seeds(self):
+        self.with_seeds(range(1, 21), ("alone", "zero-3", "1f1b", "1f1b-zero-3"), (EVERYTHING,))
 
     def test_a_byte_less_than_the_smallest_budget_is_refused_with_it(self):
         small = self.least(self.EMULATED)

@@ -9,6 +9,24 @@ import tempfile
 from support import BINARY, ProgramTest, metrics, run
 
 STEPS = 3
+ALONE = ("offload-activations", "offload-gradients", "offload-weights", "offload-states")
+KINDS = (*ALONE, ",".join(ALONE))
+# Keys and ranks. Four micro-batches a rank: with two, gradients in shards are not at the peak, and stay.
+GRIDS = {
+    "alone": ({"--train.micro_batch": 8, "--train.global_batch": 32}, 0),
+    "1f1b": ({"--grid.pipeline": 2, "--train.micro_batch": 8, "--train.global_batch": 32}, 2),
+    **{f"zero-{zero}": ({"--grid.data": 2, "--grid.zero": zero, "--train.micro_batch": 8, "--train.global_batch": 64}, 2)
+       for zero in range(4)},
+    **{f"1f1b-zero-{zero}": ({"--grid.pipeline": 2, "--grid.data": 2, "--grid.zero": zero, "--train.micro_batch": 8,
+                              "--train.global_batch": 64}, 4) for zero in range(4)},
+}
+
+
+def in_precision(precision, keys):
+    """Twice the samples in bfloat16, so that values have as many bytes."""
+    times = 2 if precision == "bfloat16" else 1
+    return {**keys, "--train.precision": precision, "--train.micro_batch": times * keys["--train.micro_batch"],
+            "--train.global_batch": times * keys["--train.global_batch"]}
 
 
 class OffloadRuns(ProgramTest):
