@@ -345,6 +345,26 @@ class OffloadHostTest(ProgramTest):
             self.assertEqual(series(plain, "loss"), series(directory, "loss"))
             self.assertTrue(self.tensor_files(plain, STEPS) == self.tensor_files(directory, STEPS))
 
+    def test_a_run_goes_on_on_another_grid_with_and_without_the_host(self):
+        shards = {"--grid.data": 2, "--grid.zero": 2}
+        below = {"--memory.allow": "offload-states"}
+        all_shards = {"--grid.data": 2, "--grid.zero": 3}
+        below_all = {"--memory.allow": EVERYTHING}
+        for name, (first, may_first, ranks), (then, may_then, ranks_then) in (
+                ("states", (shards, below, 2), ({"--grid.pipeline": 2}, {}, 2)),
+                ("everything", ({}, {}, 0), (all_shards, below_all, 2))):
+            with self.subTest(name):
+                # Grids add in other orders: the bits are those of the same grids one after the other.
+                plain, moved = self.directory(f"{name}-plain"), self.directory(f"{name}-moved")
+                for directory, moves in ((plain, False), (moved, True)):
+                    for keys, may, count, stop in ((first, may_first, ranks, 1), (then, may_then, ranks_then, 0)):
+                        keys = self.least(keys, self.EMULATED, may) if moves and may else keys
+                        stops = ("--train.stop_after", stop) if stop else ()
+                        done = self.train(directory, *self.words(keys), *stops, ranks=count, check=75 if stop else 0)
+                        if moves and may:
+                            self.assertGreater(self.check_bytes(directory, done, keys["--memory.budget"]), 0)
+                self.same_training(plain, moved)
+
 
 if __name__ == "__main__":
     unittest.main()

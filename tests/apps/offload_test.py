@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from offload_runs import OffloadRuns
+from offload_runs import KINDS, OffloadRuns
 from support import BINARY, SOURCE, metrics, patient, run, series
 
 
@@ -195,6 +195,25 @@ class OffloadTest(OffloadRuns):
             self.train(directory, *(with_disk if then else self.model()))
             self.assertEqual(series(plain, "loss"), series(directory, "loss"))
             self.same_tensors(plain, directory)
+
+    def test_a_run_goes_on_on_another_grid_with_and_without_the_disk(self):
+        shards = ("--grid.data", 2, "--grid.zero", 2)
+        all_shards = ("--grid.data", 2, "--grid.zero", 3)
+        for name, (first, way_first, ranks), (then, way_then, ranks_then) in (
+                ("states", (shards, "offload-states", 2), (("--grid.pipeline", 2), "", 2)),
+                ("everything", ((), "", 0), (all_shards, KINDS[-1], 2))):
+            with self.subTest(name):
+                # Grids add in other orders: the bits are those of the same grids one after the other.
+                plain, moved = self.directory(f"{name}-plain"), self.directory(f"{name}-moved")
+                for directory, moves in ((plain, False), (moved, True)):
+                    for keys, way, count, stop in ((first, way_first, ranks, 1), (then, way_then, ranks_then, 0)):
+                        words, budget = self.only_moved(*keys, way=way) if moves and way else (self.model(*keys), 0)
+                        stops = ("--train.stop_after", stop) if stop else ()
+                        done = self.train(directory, *words, *stops, ranks=count, check=75 if stop else 0)
+                        if moves and way:
+                            self.assertGreater(self.check_bytes(directory, done, budget), 0)
+                self.same_training(plain, moved)
+                self.assertEqual(os.listdir(self.disk), [])
 
 
 if __name__ == "__main__":
