@@ -42,6 +42,17 @@ std::optional<double> offload_only(const ModelGraph& graph, const StepShape& ste
       .seconds;
 }
 
+// Of what keeping everything takes beyond the static bytes so much on the device, and all on a host
+// that is reached at so many bytes a second.
+TierRequest with_host(const StagePlan& most, int percent, double rate) {
+  TierRequest wish;
+  const Prediction& all = most.prediction;
+  wish.stage.budget_bytes = all.static_bytes + (all.peak_bytes - all.static_bytes) * percent / 100;
+  wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
+  wish.below.least_bytes = wish.below.least_state_bytes = 0;
+  return wish;
+}
+
 TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
   int better_than_both = 0;
   int rotated = 0;
@@ -57,12 +68,7 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
     const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds *
                         (seed % 3 == 0 ? 0.5 : 2);
     for (const int percent : {12, 40, 70}) {
-      TierRequest wish;
-      wish.stage.budget_bytes =
-          most.prediction.static_bytes +
-          (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
-      wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
-      wish.below.least_bytes = wish.below.least_state_bytes = 0;
+      const TierRequest wish = with_host(most, percent, rate);
       const auto again = recompute_only(graph, step, wish.stage);
       const auto moved = offload_only(graph, step, wish);
       std::optional<StagePlan> both;
@@ -121,12 +127,7 @@ TEST(TierPlanner, TheBoundOfAGridIsBelowItsPlans) {
         if (is_local_work(one)) computed += one.seconds;
       const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds;
       for (const int percent : {12, 40}) {
-        TierRequest wish;
-        wish.stage.budget_bytes =
-            most.prediction.static_bytes +
-            (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
-        wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
-        wish.below.least_bytes = wish.below.least_state_bytes = 0;
+        const TierRequest wish = with_host(most, percent, rate);
         std::optional<StagePlan> plan;
         try {
           plan = plan_stage_on_tiers(graph, step, wish);
@@ -170,12 +171,7 @@ TEST(TierPlanner, HasThePlanOfOneCoreOnAll) {
   const StagePlan most = plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
   const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds;
   for (const int percent : {30, 60}) {
-    TierRequest wish;
-    wish.stage.budget_bytes =
-        most.prediction.static_bytes +
-        (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
-    wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
-    wish.below.least_bytes = wish.below.least_state_bytes = 0;
+    const TierRequest wish = with_host(most, percent, rate);
     const StagePlan all = plan_stage_on_tiers(graph, step, wish);
     const OnOneCore bound;
     const StagePlan one = plan_stage_on_tiers(graph, step, wish);
