@@ -250,7 +250,10 @@ class OffloadHostTest(ProgramTest):
     def test_policies_on_all_grids(self):
         for policy, zero, precision in itertools.product(("zero-offload", "zero-infinity", *OF_CHAINS), range(4), ("float32", "bfloat16")):
             with self.subTest(policy, zero=zero, precision=precision):
-                keys = {"--grid.data": 2, "--grid.zero": zero, "--train.precision": precision}
+                # Inputs of blocks have a mebibyte in both.
+                samples = 32 if precision == "bfloat16" else 16
+                keys = {"--grid.data": 2, "--grid.zero": zero, "--train.precision": precision, "--train.micro_batch": samples,
+                        "--train.global_batch": 2 * samples}
                 self.with_policy(policy, f"zero{zero}-{precision}", keys, 2)
         for policy in ("zero-offload", "zero-infinity", *OF_CHAINS):
             self.with_policy(policy, "pipeline", {"--grid.pipeline": 2}, 2)
