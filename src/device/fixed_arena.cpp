@@ -10,6 +10,13 @@ FixedArena::FixedArena(void* begin, std::int64_t bytes)
   if (bytes > 0) free_.give(begin_, bytes, begin_, begin_ + bytes);
 }
 
+FixedArena::FixedArena(const FixedArena& other)
+    : BlockSource(),
+      begin_(other.begin_),
+      bytes_(other.bytes_),
+      reach_bytes_(other.reach_bytes_),
+      free_(other.free_) {}
+
 void* FixedArena::allocate(std::int64_t bytes) {
   char* block = free_.take(bytes);
   if (block != nullptr) reach_bytes_ = std::max(reach_bytes_, block - begin_ + bytes);

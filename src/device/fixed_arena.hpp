@@ -13,6 +13,9 @@ class FixedArena final : public BlockSource {
  public:
   // From `begin`, which is aligned as blocks are to be.
   FixedArena(void* begin, std::int64_t bytes);
+  // The same blocks of the same memory: to find out what would come next.
+  FixedArena(const FixedArena& other);
+  FixedArena& operator=(const FixedArena&) = delete;
 
   void* allocate(std::int64_t bytes) override;
   void release(void* block, std::int64_t bytes) override;

@@ -92,7 +92,8 @@ struct Executor::CarriedOver {
   CarriedOver& operator=(const CarriedOver&) = delete;
 
   UpdateNumbers numbers;
-  std::map<int, Lowered> lowered;  // by buffer
+  std::int64_t steps_in_a_row = 1;  // since the last flush
+  std::map<int, Lowered> lowered;   // by buffer
 };
 
 // Everything that lives from the start of a step to its end. It is Compute's while the step runs,
@@ -118,8 +119,9 @@ struct Executor::Running {
   Running& operator=(const Running&) = delete;
 
   const StepInputs inputs;
-  bool this_step = true;        // its own instructions are carried out
-  UpdateNumbers of_previous{};  // of a rotated step; step 0: none is before it
+  bool this_step = true;          // its own instructions are carried out
+  UpdateNumbers of_previous{};    // of a rotated step; step 0: none is before it
+  std::int64_t steps_before = 0;  // in a row, which left something to the next
   std::vector<at::Tensor> buffers;
   std::vector<std::span<const std::int64_t>> samples;  // by micro-batch
   std::vector<std::vector<std::int64_t>> on_host;      // those of the host's own memory

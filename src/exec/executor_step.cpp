@@ -15,6 +15,7 @@
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
+#include "exec/tier_room.hpp"
 #include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
@@ -50,6 +51,7 @@ bool Executor::memory_apart() const {
 
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
+  if (carried_ && carried_->steps_in_a_row >= most_steps_in_a_row) flush();
   const auto running = std::make_shared<Running>(inputs, program_);
   start_running(*running);
   start_carried(*running);
@@ -92,6 +94,7 @@ void Executor::flush() {
 void Executor::start_carried(Running& running) {
   if (!carried_) return;
   running.of_previous = carried_->numbers;
+  running.steps_before = carried_->steps_in_a_row;
   running.lowered.merge(carried_->lowered);
   carried_.reset();
 }
@@ -100,6 +103,7 @@ void Executor::carry_over(Running& running) {
   if (!rotated_) return;
   carried_ = std::make_unique<CarriedOver>();
   carried_->numbers = {running.inputs.step, running.inputs.learning_rate};
+  carried_->steps_in_a_row = running.steps_before + 1;
   for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
     if (!program_.buffers[id].carried) continue;
     const auto made = running.lowered.find(static_cast<int>(id));

@@ -23,6 +23,13 @@ class Places {
     }
   }
 
+  Places(const Places& other)
+      : program_(other.program_),
+        tier_(other.tier_),
+        places_(std::make_unique<device::FixedArena>(*other.places_)),
+        blocks_(other.blocks_) {}
+  Places& operator=(const Places&) = delete;
+
   // With what the step before has left to it, and, but for what is left of the last step, its own.
   void step(bool of_previous, bool own) {
     for (const plan::Instruction& instruction : program_.instructions) {
@@ -60,31 +67,24 @@ class Places {
   std::map<int, void*> blocks_;
 };
 
-// After `steps` steps, and, where it is `flushed`, what remains of the last.
-Places after(std::int64_t steps, bool flushed, const plan::Program& program, Tier tier,
-             std::int64_t limit_bytes) {
-  Places places(program, tier, limit_bytes);
-  for (std::int64_t step = 0; step < steps; ++step) places.step(step > 0, true);
-  if (flushed) places.step(true, false);
-  return places;
-}
-
 }  // namespace
 
 std::int64_t tier_room(const plan::Program& program, Tier tier, std::int64_t limit_bytes) {
   if (limit_bytes == 0) return 0;
-  if (!plan::is_rotated(program)) return after(1, false, program, tier, limit_bytes).reach_bytes();
+  Places places(program, tier, limit_bytes);
+  const bool rotated = plan::is_rotated(program);
   // What is carried is where there was room for it, until that is where it has been before.
-  constexpr std::int64_t many_steps = 256;
   std::set<std::map<int, void*>> seen;
   std::int64_t bytes = 0;
-  for (std::int64_t steps = 1; steps < many_steps; ++steps) {
-    const Places places = after(steps, false, program, tier, limit_bytes);
+  for (std::int64_t steps = 1; steps <= most_steps_in_a_row; ++steps) {
+    places.step(/*of_previous=*/steps > 1, /*own=*/true);
     bytes = std::max(bytes, places.reach_bytes());
-    bytes = std::max(bytes, after(steps, true, program, tier, limit_bytes).reach_bytes());
-    if (!seen.insert(places.blocks()).second) return bytes;
+    if (!rotated || !seen.insert(places.blocks()).second) break;
+    Places flushed = places;
+    flushed.step(/*of_previous=*/true, /*own=*/false);
+    bytes = std::max(bytes, flushed.reach_bytes());
   }
-  throw InternalError("what steps leave to one another finds ever other places");
+  return bytes;
 }
 
 }  // namespace garonne::exec
