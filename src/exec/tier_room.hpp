@@ -8,8 +8,8 @@
 
 namespace garonne::exec {
 
-// An executor of a rotated Program flushes it after so many steps in a row, if nobody else has: what
-// is carried may find other places in each of them, and what is flushed begins anew.
+// An executor of a rotated Program flushes it after so many steps in a row, if nobody else has:
+// what is carried may find other places in each of them, and what is flushed begins anew.
 inline constexpr std::int64_t most_steps_in_a_row = 256;
 
 // How far the blocks reach that an execution of the Program asks for on the tier, one step after
