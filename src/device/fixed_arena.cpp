@@ -10,12 +10,12 @@ FixedArena::FixedArena(void* begin, std::int64_t bytes)
   if (bytes > 0) free_.give(begin_, bytes, begin_, begin_ + bytes);
 }
 
-FixedArena::FixedArena(const FixedArena& other)
-    : BlockSource(),
-      begin_(other.begin_),
-      bytes_(other.bytes_),
-      reach_bytes_(other.reach_bytes_),
-      free_(other.free_) {}
+std::unique_ptr<FixedArena> FixedArena::copy() const {
+  auto copied = std::make_unique<FixedArena>(begin_, bytes_);
+  copied->reach_bytes_ = reach_bytes_;
+  copied->free_ = free_;
+  return copied;
+}
 
 void* FixedArena::allocate(std::int64_t bytes) {
   char* block = free_.take(bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "device/block_source.hpp"
 #include "device/free_ranges.hpp"
@@ -14,8 +15,7 @@ class FixedArena final : public BlockSource {
   // From `begin`, which is aligned as blocks are to be.
   FixedArena(void* begin, std::int64_t bytes);
   // The same blocks of the same memory: to find out what would come next.
-  FixedArena(const FixedArena& other);
-  FixedArena& operator=(const FixedArena&) = delete;
+  std::unique_ptr<FixedArena> copy() const;
 
   void* allocate(std::int64_t bytes) override;
   void release(void* block, std::int64_t bytes) override;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "device/tier_places.hpp"
@@ -23,12 +24,8 @@ class Places {
     }
   }
 
-  Places(const Places& other)
-      : program_(other.program_),
-        tier_(other.tier_),
-        places_(std::make_unique<device::FixedArena>(*other.places_)),
-        blocks_(other.blocks_) {}
-  Places& operator=(const Places&) = delete;
+  // As they are now.
+  Places copy() const { return {program_, tier_, places_->copy(), blocks_}; }
 
   // With what the step before has left to it, and, but for what is left of the last step, its own.
   void step(bool of_previous, bool own) {
@@ -44,6 +41,10 @@ class Places {
   std::int64_t reach_bytes() const { return places_->reach_bytes(); }
 
  private:
+  Places(const plan::Program& program, Tier tier, std::unique_ptr<device::FixedArena> places,
+         std::map<int, void*> blocks)
+      : program_(program), tier_(tier), places_(std::move(places)), blocks_(std::move(blocks)) {}
+
   const plan::Buffer& buffer(int id) const {
     return program_.buffers[static_cast<std::size_t>(id)];
   }
@@ -80,7 +81,7 @@ std::int64_t tier_room(const plan::Program& program, Tier tier, std::int64_t lim
     places.step(/*of_previous=*/steps > 1, /*own=*/true);
     bytes = std::max(bytes, places.reach_bytes());
     if (!rotated || !seen.insert(places.blocks()).second) break;
-    Places flushed = places;
+    Places flushed = places.copy();
     flushed.step(/*of_previous=*/true, /*own=*/false);
     bytes = std::max(bytes, flushed.reach_bytes());
   }
