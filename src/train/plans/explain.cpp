@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -35,29 +36,17 @@ std::string live_at_peak(const plan::Program& program, const plan::Prediction& p
       buffers.push_back(&buffer);
     }
   }
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
   std::string text = fmt::format(
       "what binds: {}\n",
       prediction.peak_instruction < 0
           ? std::string("the start of the step")
           : plan::describe(
                 program.instructions[static_cast<std::size_t>(prediction.peak_instruction)]));
-  const auto row = [&](const std::string& name, std::string_view kind, std::int64_t bytes) {
-    text += fmt::format("  {:<44}{:<16}{:>12}\n", name, kind, format_bytes(bytes));
-  };
-  row("parameters and optimizer states", "static", static_bytes);
-  std::int64_t others = 0;
-  for (std::size_t k = 0; k < buffers.size(); ++k) {
-    if (k < most_rows) {
-      row(buffers[k]->name, plan::to_string(buffers[k]->kind), buffers[k]->bytes);
-    } else {
-      others += buffers[k]->bytes;
-    }
-  }
-  if (others > 0) row(fmt::format("{} others", buffers.size() - most_rows), "", others);
+  text += buffer_row("parameters and optimizer states", "static", static_bytes);
+  text += buffer_rows(std::move(buffers), most_rows);
   if (prediction.peak_transient_bytes > 0) {
-    row("scratch memory while it runs", "transient", prediction.peak_transient_bytes);
+    text +=
+        buffer_row("scratch memory while it runs", "transient", prediction.peak_transient_bytes);
   }
   return text;
 }
@@ -133,7 +122,7 @@ std::string explain(const Setup& setup, const Choice& choice, std::int64_t budge
                     bool measured) {
   std::string text = live_at_peak(choice.program, choice.prediction) +
                      run_again(setup.model.graph, choice.program) +
-                     explain_tiers(setup, choice, budget_bytes, widest_plan(setup.config), true) +
+                     explain_tiers(setup, choice, budget_bytes, widest_plan(setup.config)) +
                      other_budgets(setup, choice, budget_bytes);
   if (!measured) {
     text +=

@@ -2,9 +2,12 @@
 // it is worth.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/lane.hpp"
 #include "plan/program/program.hpp"
@@ -23,10 +26,13 @@ struct PlannedLane {
 // Lanes without copies are left out.
 std::map<Lane, PlannedLane> planned_lanes(const plan::Program& program);
 
+// A line of a table of buffers, and such a table of the largest, with a line for what is left.
+std::string buffer_row(const std::string& name, std::string_view kind, std::int64_t bytes);
+std::string buffer_rows(std::vector<const plan::Buffer*> buffers, std::size_t most_rows);
+
 // Text for people; empty where there are no tiers below the device. Plans the stage again without
-// each of them. `wanted`: a memory.plan that goes without them, too. `knows_seconds`: where nobody
-// does, bytes alone are told.
+// each of them. `wanted`: a memory.plan that goes without them, too.
 std::string explain_tiers(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
-                          const std::string& wanted, bool knows_seconds);
+                          const std::string& wanted);
 
 }  // namespace garonne::train
