@@ -197,6 +197,8 @@ class Executor {
   void take_seconds(Running& running) const;
   void carry_out(std::size_t number, Running& running);
   void prepare(std::size_t number, Running& running);
+  void load(std::size_t number, Running& running);
+  void conclude(std::size_t number, Running& running);
   void begin(std::size_t number, Running& running);
   void end(std::size_t number, Running& running);
   void measure(Running& running) const;

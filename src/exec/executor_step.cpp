@@ -43,8 +43,9 @@ at::TensorOptions Executor::options(at::ScalarType type) const {
   return nn::tensor_options(queue(), type);
 }
 
-// Then what is loaded and reported is copied, on lanes of their own, and what is asynchronous is
-// started by its lane. Where the memory is the host's, the host does all that where it stands.
+// Then what is loaded and reported is copied, by Compute as a GPU does it, since on the lanes of
+// copies it would stand behind what the Program moves; and what is asynchronous is started by its
+// lane. Where the memory is the host's, the host does all that where it stands.
 bool Executor::memory_apart() const {
   return resources_.device->kind() == DeviceKind::Emulated;
 }
@@ -190,7 +191,11 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
     return;
   }
   if (instruction.operation == plan::Operation::Wait) {
+    // Its seconds are those that Compute stands here.
+    put(Lane::Compute, &Executor::begin, number, running);
     device.order(Lane::Compute, running->marks.at(as_index(instruction.completes)));
+    put(Lane::Compute, &Executor::conclude, number, running);
+    return;
   }
   // What is collective is begun in one order on all ranks, whichever lane begins it.
   if (blocks(instruction)) {
@@ -198,14 +203,11 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
   }
   if (instruction.operation == plan::Operation::Load) {
     running->staged[as_index(instruction.micro_batch)] = loaded(instruction, *running);
-    put(Lane::Compute, &Executor::prepare, number, running);
-    device.order(Lane::Compute, put(Lane::CopyIn, &Executor::fill_loaded, number, running));
+    put(Lane::Compute, &Executor::load, number, running);
     return;
   }
   if (instruction.operation == plan::Operation::Report) {
-    put(Lane::Compute, &Executor::begin, number, running);
-    device.wait(put(Lane::CopyOut, &Executor::read_report, number, running));
-    put(Lane::Compute, &Executor::end, number, running);
+    device.wait(put(Lane::Compute, &Executor::prepare, number, running));
     return;
   }
   if (instruction.lane == Lane::Compute) {
@@ -228,6 +230,19 @@ void Executor::carry_out(std::size_t number, Running& running) {
 // All but what another lane does.
 void Executor::prepare(std::size_t number, Running& running) {
   begin(number, running);
+  execute(program_.instructions[number], number, running);
+  end(number, running);
+}
+
+void Executor::load(std::size_t number, Running& running) {
+  begin(number, running);
+  execute(program_.instructions[number], number, running);
+  fill_loaded(number, running);
+  end(number, running);
+}
+
+// What has begun before Compute waited for another lane.
+void Executor::conclude(std::size_t number, Running& running) {
   execute(program_.instructions[number], number, running);
   end(number, running);
 }
@@ -285,9 +300,7 @@ void Executor::fill_loaded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   std::vector<at::Tensor>& staged = running.staged[as_index(instruction.micro_batch)];
   for (std::size_t k = 0; k < staged.size(); ++k) {
-    // What this micro-batch has no use for, as of a stage of two directions, is freed already.
-    const at::Tensor& there = running.buffers[as_index(instruction.arguments.loaded[k].buffer)];
-    if (there.defined()) copy_in(there, staged[k]);
+    copy_in(running.buffers[as_index(instruction.arguments.loaded[k].buffer)], staged[k]);
   }
   staged.clear();
 }

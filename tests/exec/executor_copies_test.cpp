@@ -2,6 +2,8 @@
 // and on each tier the bytes that replay says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -133,6 +135,51 @@ TEST_F(Copies, MakeRoomOnTheDevice) {
   Rank short_of(setting, found.peak_bytes - 1);
   EXPECT_THROW(short_of.step(), RefusedError);
   EXPECT_EQ(short_of.live_bytes(Tier::Host), 0) << "what a refused step has moved is given back";
+}
+
+// They would wait for what the Program moves.
+TEST_F(Copies, AreAllThatLanesOfCopiesDo) {
+  Setting setting;
+  setting.micro_batches = 3;
+  setting.copied_bytes_per_second = 1e9;
+  Rank keeping(setting);
+  keeping.step();
+  EXPECT_EQ(keeping.device().mark(Lane::CopyIn).number, 0U);
+  EXPECT_EQ(keeping.device().mark(Lane::CopyOut).number, 0U);
+  Rank moving(this->moving(setting, Tier::Host, 5));
+  moving.step();
+  for (const Lane lane : {Lane::CopyIn, Lane::CopyOut}) {
+    const auto& all = moving.program().instructions;
+    const auto copies = std::count_if(
+        all.begin(), all.end(), [&](const plan::Instruction& one) { return one.lane == lane; });
+    EXPECT_EQ(moving.device().mark(lane).number, static_cast<std::uint64_t>(copies));
+  }
+}
+
+// The link is so slow that a step is little else, and Compute's seconds are all of the step's.
+TEST_F(Copies, AreWaitedForWhereTheProgramSaysSo) {
+  Setting setting;
+  setting.copied_bytes_per_second = 3e6;
+  Rank moving(this->moving(setting, Tier::Host, 5));
+  moving.step();
+  const auto start = std::chrono::steady_clock::now();
+  const StepOutputs found = moving.step(2);
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+  double waited = 0;
+  double there = 0;
+  double least = 0;
+  const auto& all = moving.program().instructions;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].lane == Lane::Compute) there += found.measurements[i].seconds;
+    if (all[i].operation == plan::Operation::Wait) waited += found.measurements[i].seconds;
+    if (all[i].operation != plan::Operation::CopyOut) continue;
+    const auto bytes =
+        moving.program().buffers[static_cast<std::size_t>(all[i].arguments.inputs[0])].bytes;
+    least += static_cast<double>(bytes) / setting.copied_bytes_per_second;
+  }
+  EXPECT_GT(whole.count(), 0.9 * least);
+  EXPECT_GT(waited, 0.5 * least);
+  EXPECT_GT(there, 0.9 * whole.count());
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ struct Setting {
   std::function<plan::Program(plan::Program)> change = nullptr;
   // Lanes that are late in another way with each; none: a CPU.
   std::optional<std::uint64_t> emulated_seed = std::nullopt;
+  // Of copies between that device and its host; its lanes are not late then. 0: a CPU.
+  double copied_bytes_per_second = 0;
   std::string disk_folder = "";  // of the tier below the host; none where empty
   double clip_norm = 0;
   std::string optimizer = "adamw";
@@ -151,6 +153,10 @@ class Rank {
       device_ = std::make_unique<device::EmulatedDevice>(
           device::EmulatedSettings{.delay_seed = setting.emulated_seed, .compute_thread = true});
     }
+    if (const double rate = setting.copied_bytes_per_second; rate > 0) {
+      device_ = std::make_unique<device::EmulatedDevice>(device::EmulatedSettings{
+          .bytes_per_second = {{Lane::CopyOut, rate}, {Lane::CopyIn, rate}}});
+    }
     tier_ = std::make_unique<DeviceTier>(limit, device_->kind());
     const DeviceScope scope(*tier_);
     if (prediction_.of(Tier::Host).static_bytes + prediction_.of(Tier::Disk).static_bytes > 0) {
@@ -218,6 +224,7 @@ class Rank {
   std::int64_t budget() const { return budget_; }
   plan::Prediction evaluation_prediction() const { return plan::replay(evaluation_); }
   const DeviceTier& tier() const { return *tier_; }
+  device::Device& device() { return *device_; }
   ModelState& state() { return state_; }
   // Below the device.
   std::int64_t live_bytes(Tier tier) const {
