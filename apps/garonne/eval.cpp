@@ -14,6 +14,7 @@
 #include "counts.hpp"
 #include "eval_fields.hpp"
 #include "eval_texts.hpp"
+#include "memory_options.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/evaluation/validation_batches.hpp"
@@ -37,6 +38,7 @@ struct EvalOptions {
   std::string part;           // of its tokens files
   std::int64_t batches = -1;  // 0 = all; −1 = those of the run
   bool no_validation = false;
+  std::shared_ptr<MemoryOptions> memory;
   bool json = false;
 };
 
@@ -150,11 +152,12 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
   plan::Prediction prediction;
   session.agree([&] {
     const plan::ModelGraph& graph = setup.model.graph;
-    program = plan::make_forward_program(graph, setup.step, graph.loss);
+    program = trained.placement.place(plan::make_forward_program(graph, setup.step, graph.loss));
     if (trained.axes) program = train::program_of_rank(setup, std::move(program), session.rank());
     prediction = plan::replay(program);
     if (prediction.peak_bytes > trained.budget_bytes) {
-      throw PlanError(prediction.peak_bytes, trained.budget_bytes, "that is for a validation");
+      throw PlanError(prediction.peak_bytes, trained.budget_bytes,
+                      "that is for a validation" + trained.placement.advice());
     }
   });
   std::int64_t peak = 0;
@@ -183,13 +186,19 @@ std::string dataset_of(const EvalOptions& options) {
   return options.part == "validation" ? data::validation_dataset : "";
 }
 
+// `below`: bytes of parameters on tiers below, of the rank with most.
+void say_what_is_below(const train::TrainedModel& trained, std::int64_t below, bool quiet) {
+  if (quiet || below == 0) return;
+  fmt::print("{} of parameters on {}\n", format_bytes(below), train::name_of_tiers(trained.setup));
+}
+
 ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
   session.agree(
       [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
   train::TrainedModel trained = train::open_trained_model(
       options.run, options.step, session, grid_of(options, given, session.size()),
-      options.data.empty() && !options.no_validation);
+      options.data.empty() && !options.no_validation, options.memory->given());
   if (!options.data.empty()) trained.config.data.validation = options.data;
   // What was imported has seen no data, and writes texts without.
   const bool without_data =
@@ -228,7 +237,11 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   }
   std::optional<TextEval> texts;
   if (given.generate) texts.emplace(options.texts, options.run, trained, session);
-  nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
+  const std::int64_t below =
+      session.all_reduce_max(std::vector{trained.placement.bytes_below()})[0];
+  say_what_is_below(trained, below, quiet);
+  nlohmann::ordered_json result = {
+      {"run", options.run}, {"step", trained.step}, {"parameter_bytes_below", below}};
   std::optional<FieldEval> fields;
   if (const auto* found = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
     fields.emplace(options.fields, options.run, trained, *found, session);
@@ -365,6 +378,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   const TextEvalFlags texts = add_text_options(*command, options->texts);
   const auto of_grid = add_grid_options(*command, *options);
   const auto of_fields = add_field_options(*command, options->fields);
+  options->memory = add_memory_options(*command);
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

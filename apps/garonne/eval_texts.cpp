@@ -159,7 +159,7 @@ TextEval::TextEval(const TextEvalOptions& options, std::string run,
 void TextEval::run(const train::Setup& setup, train::TrainedModel& trained, bool quiet,
                    nlohmann::ordered_json& result, dist::Session& session) const {
   const train::Generated made =
-      train::generate(setup, generation_, tokenizer_.get(), trained.resources(),
+      train::generate(setup, generation_, tokenizer_.get(), trained.resources(), trained.placement,
                       trained.budget_bytes, session, [&](const std::string& text) {
                         if (quiet) return;
                         fmt::print("text: {}\n", text);

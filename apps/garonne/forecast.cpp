@@ -10,6 +10,7 @@
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
+#include "memory_options.hpp"
 #include "train/evaluation/field_forecast.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -21,6 +22,7 @@ struct ForecastOptions {
   std::int64_t step = -1;
   std::string output;
   train::FieldForecastOptions forecast;
+  std::shared_ptr<MemoryOptions> memory;
   bool json = false;
 };
 
@@ -48,8 +50,9 @@ void print_summary(const ForecastOptions& options, const train::FieldForecast& f
 }
 
 ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
-  train::TrainedModel trained = train::open_trained_model(
-      options.run, options.step, session, std::nullopt, options.forecast.data.empty());
+  train::TrainedModel trained =
+      train::open_trained_model(options.run, options.step, session, std::nullopt,
+                                options.forecast.data.empty(), options.memory->given());
   std::unique_ptr<train::Workload> workload;
   session.agree([&] {
     train::expect_model_of(train::fields_kind(), trained.config.model.kind, "garonne forecast",
@@ -141,6 +144,7 @@ void add_forecast(CLI::App& app, Chosen& chosen) {
       ->add_option("--step", options->step,
                    "a saved step; 0 = what the run began with [the newest checkpoint]")
       ->check(count(0, most_steps));
+  options->memory = add_memory_options(*command);
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) { return make_forecast(*options, session); };

@@ -124,6 +124,28 @@ void add_piece(ModelState& state, const nn::Model& model, std::uint64_t seed, Tr
                state.buffers.view(added.trained()));
 }
 
+// Those of the Program, or, where it does not train and says nothing of them, all of each parameter
+// where it lasts.
+std::vector<plan::Piece> pieces_of(const nn::Model& model, const plan::Program& program) {
+  if (!program.pieces.empty()) return program.pieces;
+  std::map<std::string, int> lasting;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const plan::Buffer& buffer = program.buffers[id];
+    if (buffer.live_at_start) lasting[plan::name_on_device(buffer)] = static_cast<int>(id);
+  }
+  std::vector<plan::Piece> pieces;
+  for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
+    const plan::ParameterSpec& spec = model.graph.parameters[p];
+    plan::Piece piece;
+    piece.parameter = static_cast<int>(p);
+    piece.trained = {lasting.at(spec.name), 0, spec.elements};
+    if (const auto master = lasting.find(spec.name + ".master"); master != lasting.end())
+      piece.compute_copy = std::exchange(piece.trained, {master->second, 0, spec.elements});
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
 // By number of the Program's lasting buffers: those of whole parameters have their shape.
 std::map<int, std::vector<std::int64_t>> shapes_of(const nn::Model& model,
                                                    const plan::Program& program,
@@ -135,7 +157,7 @@ std::map<int, std::vector<std::int64_t>> shapes_of(const nn::Model& model,
     const bool in_bytes = buffer.kind == plan::BufferKind::Workspace;
     shapes[static_cast<int>(id)] = {in_bytes ? buffer.bytes : buffer.elements};
   }
-  for (const plan::Piece& piece : program.pieces) {
+  for (const plan::Piece& piece : pieces_of(model, program)) {
     const plan::ParameterSpec& spec =
         model.graph.parameters.at(static_cast<std::size_t>(piece.parameter));
     const auto whole = [&](const plan::Range& range) {
@@ -220,7 +242,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
   const std::vector<int> homes = plan::lasting_homes(program);
   make_buffers(state, program, shapes_of(model, program, homes), makes);
   if (staging != nullptr) fill_tables(state, model);
-  for (const plan::Piece& piece : program.pieces) {
+  for (const plan::Piece& piece : pieces_of(model, program)) {
     const plan::ParameterSpec& spec =
         model.graph.parameters[static_cast<std::size_t>(piece.parameter)];
     TrainedPiece here;

@@ -79,9 +79,10 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
                          std::uint64_t seed, const std::vector<StateSpec>& states,
                          Staging* staging = nullptr);
 
-// The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
-// only: gather_parameters is to follow. `below` makes what the Program has on tiers below the
-// device; what it has nothing for is left to make_buffers_below().
+// The same as the rank holds it that runs `program`. Of one that trains every rank makes what it
+// trains only: gather_parameters is to follow. Of one that does not it has all of each parameter.
+// `below` makes what the Program has on tiers below the device; what it has nothing for is left to
+// make_buffers_below().
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const plan::Program& program,
                          Staging* staging = nullptr, BufferStore::Makers below = {});

@@ -19,6 +19,7 @@
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/shard_reader.hpp"
 #include "train/run/run_directory.hpp"
+#include "train/setup/config_choices.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/rank_start.hpp"
 #include "train/workload/workload_kind.hpp"
@@ -31,7 +32,8 @@ exec::RankResources TrainedModel::resources() {
                        .state = state,
                        .products = products,
                        .optimizer = optimizer.get(),
-                       .axes = axes.get()});
+                       .axes = axes.get(),
+                       .below = &below});
 }
 
 namespace {
@@ -86,6 +88,18 @@ DataFacts facts_at(const SavedPoint& saved, const RunConfig& config) {
              : kind.open(config, "data.validation")->facts();
 }
 
+// What is trained runs forward only, perhaps on another machine than what trained.
+void use_memory(const Overrides& memory, RunConfig& config) {
+  const std::int64_t of_run = config.memory.budget;
+  config.memory = RunConfig().memory;
+  config.memory.budget = of_run;
+  for (const KeySpec& key : config_keys(config_choices())) {
+    for (const auto& [name, value] : memory) {
+      if (name == key.name) key.set(config, value);
+    }
+  }
+}
+
 // What forwards need of a grid; the run's own keys are of training.
 RunConfig::GridKeys grid_keys(const std::optional<GridShape>& grid) {
   RunConfig::GridKeys keys;
@@ -95,16 +109,6 @@ RunConfig::GridKeys grid_keys(const std::optional<GridShape>& grid) {
     keys.tensor = grid->tensor;
   }
   return keys;
-}
-
-// The rank's part of the whole model in `setup`.
-void take_part(int rank, std::int64_t budget_bytes, Setup& setup) {
-  setup = setup_of_stage(setup, setup.grid.coordinates_of(rank).pipeline, Cut::AsDeclared);
-  const std::int64_t held = plan::static_bytes(setup.model.graph, setup.step);
-  if (held <= budget_bytes) return;
-  throw PlanError(held, budget_bytes,
-                  "that is for the parameters alone; of a model on tokens ranks may hold parts: "
-                  "--grid.tensor, --grid.pipeline");
 }
 
 void open_axes(TrainedModel& trained, dist::Session& session) {
@@ -127,16 +131,23 @@ void make_room_for_parameters(TrainedModel& trained) {
   trained.setup.step.optimizer_states.clear();
 }
 
-// Of this rank's part of the model.
-void load_parameters(const SavedPoint& saved_as, int rank, TrainedModel& trained) {
-  make_room_for_parameters(trained);
-  const std::size_t parameters = trained.setup.model.graph.parameters.size();
-  take_part(rank, trained.budget_bytes, trained.setup);
+void make_state(TrainedModel& trained) {
+  const plan::Program* const program = trained.placement.program();
+  if (program == nullptr) {
+    trained.state = first_state_without_optimizer(trained.setup, *trained.device, *trained.tier);
+    return;
+  }
+  trained.state = first_state(trained.setup, *program, *trained.device, *trained.tier);
+  trained.below = make_lower_tiers(trained.setup, *program, *trained.device, trained.state);
+}
+
+// Of this rank's part of a model that has so many.
+void load_parameters(const SavedPoint& saved_as, std::size_t parameters, TrainedModel& trained) {
   // What was imported has parameters alone.
   const Manifest& manifest = saved_as.start.manifest;
   const bool is_imported = manifest.tensors.size() == parameters;
   const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
-  trained.state = first_state_without_optimizer(trained.setup, *trained.device, *trained.tier);
+  make_state(trained);
   if (!saved_as.start.checkpoint.empty()) {
     const exec::DeviceScope scope(*trained.tier);
     load_checkpoint(saved_as.start.checkpoint, manifest, trained.setup.model, {}, trained.state,
@@ -149,7 +160,7 @@ void load_parameters(const SavedPoint& saved_as, int rank, TrainedModel& trained
 
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
                                 dist::Session& session, const std::optional<GridShape>& grid,
-                                bool validation) {
+                                bool validation, const Overrides& memory) {
   const auto warn = [&](const std::string& text) {
     if (session.rank() == 0) fmt::print(stderr, "warning: {}\n", text);
   };
@@ -161,11 +172,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   const int threads = agree_on_run(trained.config, session);
   trained.config.grid = grid_keys(grid);
   if (grid) session.agree([&] { check_grid(trained.config, session.size()); });
-  // What trains may be on another machine's disk; what is trained runs forward only.
-  trained.config.memory.disk.clear();
-  trained.config.memory.host_budget = 0;
-  trained.config.memory.host_updates = "auto";
-  trained.config.memory.allow.clear();
+  session.agree([&] { use_memory(memory, trained.config); });
   trained.config.run.directory = run_directory;
   trained.config.run.resume = "auto";
   trained.device = std::make_unique<RunDevice>(trained.config, session);
@@ -198,6 +205,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     trained.setup = make_setup(trained.config, facts_at(saved_as, trained.config), threads,
                                grid ? session.rank() : 0);
   });
+  agree_on_lower_budgets(trained.setup, trained.budget_bytes, session);
+  const std::size_t parameters = trained.setup.model.graph.parameters.size();
   trained.compute = start_computing(threads, *trained.device, session);
   session.agree([&] {
     // What was measured on this machine is nearer the truth than what nodes declare.
@@ -208,8 +217,15 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     } else {
       trained.products = nn::Products::from_json(products);
     }
-    load_parameters(saved_as, grid ? session.rank() : 0, trained);
+    make_room_for_parameters(trained);
+    const int rank = grid ? session.rank() : 0;
+    trained.setup = setup_of_stage(trained.setup, trained.setup.grid.coordinates_of(rank).pipeline,
+                                   Cut::AsDeclared);
+    trained.placement = ParameterPlacement(trained.setup, trained.budget_bytes);
   });
+  if (const plan::Program* const program = trained.placement.program())
+    pin_host_tier(*program, *trained.device);
+  session.agree([&] { load_parameters(saved_as, parameters, trained); });
   if (trained.setup.grid.ranks() > 1) open_axes(trained, session);
   return trained;
 }

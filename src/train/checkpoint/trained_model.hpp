@@ -14,7 +14,9 @@
 #include "exec/device_tier.hpp"
 #include "exec/executor.hpp"
 #include "optim/optimizer.hpp"
+#include "train/evaluation/parameter_placement.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
 
@@ -34,6 +36,8 @@ struct TrainedModel {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<exec::DeviceTier> tier;
   exec::ModelState state;
+  ParameterPlacement placement;       // of all that runs it
+  LowerMemory below;                  // where some parameters are there
   std::unique_ptr<RunDevice> device;  // its lanes use the others
   std::unique_ptr<Axes> axes;         // of a grid; last: transports of a GPU's buffers use it
 
@@ -46,15 +50,17 @@ struct TrainedModel {
 // The whole model on each rank, or, on a grid, which need not be that of the run, the part of its
 // stage, cut as declared, and tensor rank. Threads and budget are the least of all ranks. Throws
 // IoError when there is no such checkpoint, PlanError where the parameters of a rank alone pass its
-// budget, ConfigError (grid) for one of another number of ranks or that the model cannot be cut
-// for, and dist::AgreedError where ranks have different checkpoints or are not alike
-// (train/setup/rank_agreement.hpp). Paths of the data are as with_found_data() finds them. Without
-// `validation` the run's own validation data are not looked at, and the configuration names none.
-// Collective.
+// budget and may not be elsewhere, ConfigError (grid) for one of another number of ranks or that
+// the model cannot be cut for, and dist::AgreedError where ranks have different checkpoints or are
+// not alike (train/setup/rank_agreement.hpp). Paths of the data are as with_found_data() finds
+// them. Without `validation` the run's own validation data are not looked at, and the configuration
+// names none. `memory`: of the keys memory.*; without them the budget is the run's, and nothing is
+// below it, since what trained there may have been another machine (ParameterPlacement's errors,
+// too). Collective.
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
                                 dist::Session& session,
                                 const std::optional<GridShape>& grid = std::nullopt,
-                                bool validation = true);
+                                bool validation = true, const Overrides& memory = {});
 
 // A saved model of which nothing is in memory.
 struct StoredModel {

@@ -27,7 +27,8 @@ FieldPredictor::FieldPredictor(TrainedModel& trained, const FieldWorkload& workl
       program_(forward_program(trained)),
       prediction_(plan::replay(program_)) {
   if (prediction_.peak_bytes > trained.budget_bytes) {
-    throw PlanError(prediction_.peak_bytes, trained.budget_bytes, "that is for a forecast");
+    throw PlanError(prediction_.peak_bytes, trained.budget_bytes,
+                    "that is for a forecast" + trained.placement.advice());
   }
   resources_ = trained.resources();
 }
@@ -35,7 +36,8 @@ FieldPredictor::FieldPredictor(TrainedModel& trained, const FieldWorkload& workl
 plan::Program FieldPredictor::forward_program(const TrainedModel& trained) const {
   plan::StepShape step = trained.setup.step;
   step.micro_batches = 1;
-  return plan::make_forward_program(model_.graph, step, model_.graph.nodes.back().output);
+  return trained.placement.place(
+      plan::make_forward_program(model_.graph, step, model_.graph.nodes.back().output));
 }
 
 void FieldPredictor::predict(std::vector<float> input, std::span<float> prediction) {

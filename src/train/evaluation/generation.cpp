@@ -150,14 +150,14 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
 
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer* tokenizer, const exec::RankResources& resources,
-                   std::int64_t budget_bytes, dist::Session& session,
-                   const std::function<void(const std::string&)>& say) {
+                   const ParameterPlacement& placement, std::int64_t budget_bytes,
+                   dist::Session& session, const std::function<void(const std::string&)>& say) {
   const auto start = std::chrono::steady_clock::now();
   const TextMarks marks = marks_of(setup.facts.marks, tokenizer);
   std::vector<std::uint32_t> prompt;
   session.agree([&] { prompt = prompt_of(setup, generation, tokenizer); });
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
-  TextPasses passes(setup, resources, budget_bytes, prompt_tokens,
+  TextPasses passes(setup, resources, placement, budget_bytes, prompt_tokens,
                     prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
   say(passes.description());
   // The table of a rank may have padding behind.

@@ -9,6 +9,7 @@
 #include "data/tokenizers/tokenizer.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
+#include "train/evaluation/parameter_placement.hpp"
 #include "train/evaluation/sampling.hpp"
 #include "train/setup/planning.hpp"
 
@@ -52,7 +53,7 @@ std::vector<std::uint32_t> prompt_of(const Setup& setup, const Generation& gener
 // budget. Collective over all ranks, which have the same prompt.
 Generated generate(const Setup& setup, const Generation& generation,
                    const data::Tokenizer* tokenizer, const exec::RankResources& resources,
-                   std::int64_t budget_bytes, dist::Session& session,
-                   const std::function<void(const std::string&)>& say);
+                   const ParameterPlacement& placement, std::int64_t budget_bytes,
+                   dist::Session& session, const std::function<void(const std::string&)>& say);
 
 }  // namespace garonne::train

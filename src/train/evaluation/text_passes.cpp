@@ -50,9 +50,13 @@ struct TextPasses::Pass {
 };
 
 TextPasses::TextPasses(const Setup& setup, const exec::RankResources& resources,
-                       std::int64_t budget_bytes, std::int64_t prompt, std::int64_t longest,
-                       dist::Session& session)
-    : setup_(setup), resources_(resources), budget_bytes_(budget_bytes), rank_(session.rank()) {
+                       const ParameterPlacement& placement, std::int64_t budget_bytes,
+                       std::int64_t prompt, std::int64_t longest, dist::Session& session)
+    : setup_(setup),
+      resources_(resources),
+      placement_(placement),
+      budget_bytes_(budget_bytes),
+      rank_(session.rank()) {
   const std::int64_t window = setup.config.model.sequence;
   expect(prompt >= 1 && longest >= prompt, "a text begins with its prompt");
   std::string why;
@@ -121,7 +125,7 @@ void TextPasses::plan_whole(std::int64_t longest, dist::Session& session) {
     const std::int64_t whole = whole_->planned_peak_bytes;
     if (whole > budget_bytes_) {
       throw PlanError(kept > 0 ? std::min(kept, whole) : whole, budget_bytes_,
-                      "that is for generating text");
+                      "that is for generating text" + placement_.advice());
     }
   });
   planned_peak_bytes_ = session.all_reduce_max(std::vector{whole_->planned_peak_bytes})[0];
@@ -159,7 +163,8 @@ std::unique_ptr<TextPasses::Pass> TextPasses::plan_pass(std::int64_t rows,
     }
   }
   add_kept_buffers(pass->setup);
-  pass->program = plan::make_forward_program(graph, pass->setup.step, logits_of(graph));
+  pass->program =
+      placement_.place(plan::make_forward_program(graph, pass->setup.step, logits_of(graph)));
   if (setup_.grid.ranks() > 1)
     pass->program = program_of_rank(pass->setup, std::move(pass->program), rank_);
   pass->planned_peak_bytes = plan::replay(pass->program).peak_bytes;

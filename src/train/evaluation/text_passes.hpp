@@ -10,6 +10,7 @@
 #include "exec/executor.hpp"
 #include "nn/decoding.hpp"
 #include "plan/program/program.hpp"
+#include "train/evaluation/parameter_placement.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -25,8 +26,9 @@ class TextPasses {
   // token. Keys and values are kept where that saves passes and fits the budget on all ranks. What
   // `resources` name outlives this. Throws PlanError, agreed, where not even whole passes fit.
   // Collective over all ranks.
-  TextPasses(const Setup& setup, const exec::RankResources& resources, std::int64_t budget_bytes,
-             std::int64_t prompt, std::int64_t longest, dist::Session& session);
+  TextPasses(const Setup& setup, const exec::RankResources& resources,
+             const ParameterPlacement& placement, std::int64_t budget_bytes, std::int64_t prompt,
+             std::int64_t longest, dist::Session& session);
   ~TextPasses();
   TextPasses(const TextPasses&) = delete;
   TextPasses& operator=(const TextPasses&) = delete;
@@ -57,6 +59,7 @@ class TextPasses {
 
   const Setup& setup_;
   exec::RankResources resources_;
+  const ParameterPlacement& placement_;
   std::int64_t budget_bytes_;
   int rank_;
   std::shared_ptr<nn::Decoding> decoding_ = std::make_shared<nn::Decoding>();
