@@ -33,7 +33,8 @@ Program without_uses_of(Program program, const std::vector<int>& buffers,
 class Pager {
  public:
   Pager(Program& program, const std::vector<int>& buffers, Tier tier, const TierLinks& links,
-        std::int64_t budget_bytes, const std::vector<StateGroup>& groups)
+        std::int64_t budget_bytes, const std::vector<StateGroup>& groups,
+        const std::vector<std::int64_t>& more_bytes = {})
       : program_(program),
         tier_(tier),
         links_(links),
@@ -56,6 +57,8 @@ class Pager {
       item.out_seconds = message_seconds(buffer.bytes, links.out);
       item.in_seconds = message_seconds(buffer.bytes, links.in);
     }
+    for (std::size_t place = 0; place < more_bytes.size(); ++place)
+      fixed_[place] -= more_bytes[place];
     for (const StateGroup& group : groups) note_update(group);
     for (std::size_t k = 0; k < items_.size(); ++k) {
       Item& item = items_[k];
@@ -465,8 +468,10 @@ std::vector<std::int64_t> idle_bytes_for_updates(const Program& program,
 }
 
 std::optional<Program> with_paging(Program program, const std::vector<int>& buffers, Tier tier,
-                                   const TierLinks& links, std::int64_t budget_bytes) {
-  if (!Pager(program, buffers, tier, links, budget_bytes, {}).run()) return std::nullopt;
+                                   const TierLinks& links, std::int64_t budget_bytes,
+                                   const std::vector<std::int64_t>& more_bytes) {
+  if (!Pager(program, buffers, tier, links, budget_bytes, {}, more_bytes).run())
+    return std::nullopt;
   set_replayed(program);
   return program;
 }

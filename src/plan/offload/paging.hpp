@@ -24,8 +24,11 @@ std::vector<std::int64_t> idle_bytes(const Program& program, const std::vector<i
 // out when they have changed, and come back to be read or changed further. Nothing where some place
 // of the list has no room within `budget_bytes` for what it uses, which depends on bytes alone.
 // Peak and seconds are those of its replay; whether the tier has room is for the caller to say.
+// `more_bytes`: by place what there is beside the budget, which others are to leave later; none
+// where it is empty.
 std::optional<Program> with_paging(Program program, const std::vector<int>& buffers, Tier tier,
-                                   const TierLinks& links, std::int64_t budget_bytes);
+                                   const TierLinks& links, std::int64_t budget_bytes,
+                                   const std::vector<std::int64_t>& more_bytes = {});
 
 // The same on the host, but for what the updates of `groups`, and what is summed for them, use of
 // `buffers`. Of a gradient the host has a copy when the update begins, which nobody frees; a

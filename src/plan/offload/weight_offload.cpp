@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -31,6 +32,28 @@ std::vector<int> movable_weights(const Program& program, std::int64_t least_byte
   return found;
 }
 
+std::optional<Program> with_paging_on(const Program& program,
+                                      const std::map<Tier, std::vector<int>>& buffers,
+                                      const std::map<Tier, TierLinks>& links,
+                                      std::int64_t budget_bytes) {
+  for (const bool leave : {false, true}) {
+    if (leave && buffers.size() < 2) break;
+    std::optional<Program> paged = program;
+    for (auto tier = buffers.begin(); paged && tier != buffers.end(); ++tier) {
+      // On the device until it is their turn.
+      std::vector<int> later;
+      for (auto next = std::next(tier); next != buffers.end(); ++next)
+        later.insert(later.end(), next->second.begin(), next->second.end());
+      const auto found = links.find(tier->first);
+      paged = with_paging(*paged, tier->second, tier->first,
+                          found == links.end() ? TierLinks() : found->second, budget_bytes,
+                          leave ? idle_bytes(*paged, later) : std::vector<std::int64_t>());
+    }
+    if (paged) return paged;
+  }
+  return std::nullopt;
+}
+
 std::optional<Program> with_lasting_as(Program program, const Program& like,
                                        const std::map<Tier, TierLinks>& links,
                                        std::int64_t budget_bytes) {
@@ -48,15 +71,9 @@ std::optional<Program> with_lasting_as(Program program, const Program& like,
     }
   }
   for (const Tier tier : tiers_below) program.tier(tier) = like.tier(tier);
-  for (const auto& [tier, buffers] : below) {
-    const auto found = links.find(tier);
-    auto moved = with_paging(std::move(program), buffers, tier,
-                             found == links.end() ? TierLinks() : found->second, budget_bytes);
-    if (!moved) return std::nullopt;
-    program = std::move(*moved);
-  }
-  set_replayed(program);
-  return program;
+  auto moved = with_paging_on(program, below, links, budget_bytes);
+  if (moved) set_replayed(*moved);
+  return moved;
 }
 
 }  // namespace garonne::plan

@@ -2,74 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "plan/offload/paging.hpp"
-#include "plan/offload/tier_selection.hpp"
+#include "plan/offload/forward_placement.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/step/generator.hpp"
 #include "train/setup/lower_tiers.hpp"
 
 namespace garonne::train {
 namespace {
-
-// What lasts and may move: masters, which no pass reads, then the largest parameters.
-std::vector<int> movable(const plan::Program& program) {
-  std::vector<int> found;
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const plan::Buffer& buffer = program.buffers[id];
-    const bool is_parameter = buffer.kind == plan::BufferKind::Parameter ||
-                              buffer.kind == plan::BufferKind::MasterParameter;
-    if (is_parameter && buffer.live_at_start && buffer.live_at_end && buffer.bytes > 0)
-      found.push_back(static_cast<int>(id));
-  }
-  std::stable_sort(found.begin(), found.end(), [&](int one, int other) {
-    const auto key = [&](int id) {
-      const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-      return std::pair(buffer.kind != plan::BufferKind::MasterParameter, -buffer.bytes);
-    };
-    return key(one) < key(other);
-  });
-  return found;
-}
-
-using Places = std::map<Tier, std::vector<int>>;
-
-// The first `count` of them, each on the uppermost tier that has room.
-Places places_of(const Setup& setup, const plan::Program& program, const std::vector<int>& buffers,
-                 std::size_t count) {
-  std::map<Tier, std::int64_t> taken;
-  Places places;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t bytes = program.buffers[static_cast<std::size_t>(buffers[i])].bytes;
-    for (auto tier = setup.below.tiers.begin(); tier != setup.below.tiers.end(); ++tier) {
-      const std::int64_t wanted = round_up(bytes, tier->second.granularity);
-      const bool has_room = taken[tier->first] + wanted <= tier->second.budget_bytes;
-      if (!has_room && std::next(tier) != setup.below.tiers.end()) continue;
-      taken[tier->first] += wanted;
-      places[tier->first].push_back(buffers[i]);
-      break;
-    }
-  }
-  return places;
-}
-
-std::optional<plan::Program> with_pages(plan::Program program, const Places& places,
-                                        const std::map<Tier, plan::TierLinks>& links,
-                                        std::int64_t budget_bytes) {
-  for (const auto& [tier, buffers] : places) {
-    auto moved = plan::with_paging(std::move(program), buffers, tier, links.at(tier), budget_bytes);
-    if (!moved) return std::nullopt;
-    program = std::move(*moved);
-  }
-  return program;
-}
 
 void expect_room(const Setup& setup, const plan::Program& program) {
   const plan::Prediction prediction = plan::replay(program);
@@ -100,22 +43,8 @@ ParameterPlacement::ParameterPlacement(Setup& setup, std::int64_t budget_bytes)
     throw PlanError(held, budget_bytes, "that is for the parameters alone" + advice());
   }
   for (const auto& [tier, below] : setup.below.tiers) links_[tier] = below.links;
-  plan::Program pass = pass_of(setup);
-  plan::set_tiers(setup.below.tiers, pass);
-  const std::vector<int> buffers = movable(pass);
-  const auto with = [&](std::size_t count, std::int64_t bytes) {
-    return with_pages(pass, places_of(setup, pass, buffers, count), links_, bytes);
-  };
-  std::size_t too_few = 0;
-  std::size_t enough = buffers.size();
-  while (enough - too_few > 1) {
-    const std::size_t middle = (too_few + enough) / 2;
-    (with(middle, budget_bytes) ? enough : too_few) = middle;
-  }
-  program_ = with(enough, budget_bytes);
-  // The passes that are asked for may be smaller than that.
-  if (!program_) program_ = with(buffers.size(), plan::replay(pass).peak_bytes);
-  expect(program_.has_value(), "a pass needs more than without its parameters below");
+  const plan::Program pass = pass_of(setup);
+  program_ = plan::with_fewest_below(pass, setup.below.tiers, budget_bytes);
   expect_room(setup, *program_);
   if (plan::replay(*program_).static_bytes <= budget_bytes) return;
   throw PlanError(place(pass).peak_bytes, budget_bytes, "that is for a pass to the loss");

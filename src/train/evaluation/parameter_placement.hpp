@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/device.hpp"
-#include "plan/offload/offload.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/program/program.hpp"
 #include "train/setup/planning.hpp"
 
