@@ -10,8 +10,7 @@ std::shared_ptr<MemoryOptions> add_memory_options(CLI::App& command) {
       {"memory.budget", "hard limit for each rank; auto = what is free [that of the run]"},
       {"memory.host_budget",
        "hard limit for each rank on memory of the host beside that of a device, for parameters "
-       "that "
-       "memory.budget has no room for; auto = half of what is free [0 = none]"},
+       "that memory.budget has no room for; auto = half of what is free [0 = none]"},
       {"memory.disk",
        "folder on a disk of the node, likewise: each pass reads them from there [none]"},
       {"memory.disk_budget", "hard limit for each rank on memory.disk [auto = what is free there]"},

@@ -230,8 +230,7 @@ void Executor::carry_out(std::size_t number, Running& running) {
 // All but what another lane does.
 void Executor::prepare(std::size_t number, Running& running) {
   begin(number, running);
-  execute(program_.instructions[number], number, running);
-  end(number, running);
+  conclude(number, running);
 }
 
 void Executor::load(std::size_t number, Running& running) {
