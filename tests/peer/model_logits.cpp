@@ -20,7 +20,8 @@ int main(int count, char** arguments) try {
   train::TrainedModel trained = train::open_trained_model(arguments[1], -1, session);
   const train::Setup& setup = trained.setup;
   const exec::RankResources resources = trained.resources();
-  train::TextPasses passes(setup, resources, trained.budget_bytes, 1, count - 2, session);
+  const train::ParameterPlacement on_device;
+  train::TextPasses passes(setup, resources, on_device, trained.budget_bytes, 1, count - 2, session);
   const auto vocabulary =
       static_cast<std::size_t>(std::max(setup.config.model.vocabulary, setup.facts.vocabulary));
   std::vector<std::uint32_t> text;

@@ -41,7 +41,8 @@ Texts texts_on(const Setup& setup, exec::RankResources resources, exec::ModelSta
   resources.state = &state;
   resources.products = &products;
   dist::Session alone = dist::Session::single();
-  TextPasses passes(setup, resources, budget, prompt, longest, alone);
+  const ParameterPlacement on_device;
+  TextPasses passes(setup, resources, on_device, budget, prompt, longest, alone);
   Texts texts;
   for (int round = 0; round < 2; ++round) {
     auto logits =

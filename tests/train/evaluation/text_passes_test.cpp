@@ -74,6 +74,7 @@ class TextPassesTest : public testing::Test {
 
   dist::Session session_ = dist::Session::start();
   dist::Session alone_ = dist::Session::single();
+  const ParameterPlacement on_device_;
 };
 
 // A prompt of one token, of some, of the whole window and of more; texts within it and beyond.
@@ -87,7 +88,8 @@ TEST_F(TextPassesTest, KeysAndValuesThatAreKeptChangeNothing) {
         SCOPED_TRACE(kind + " " + precision + " " + std::to_string(prompt) + " to " +
                      std::to_string(longest));
         Part part(config_of(kind, precision, {}), alone_);
-        TextPasses kept(part.setup, part.resources, any_budget, prompt, longest, alone_);
+        TextPasses kept(part.setup, part.resources, on_device_, any_budget, prompt, longest,
+                        alone_);
         const bool keeps = prompt < window && longest > prompt;
         const std::int64_t heads = kind == "gpt" ? 4 : 2;
         const std::int64_t bytes = part.setup.declaration.element_bytes();
@@ -108,7 +110,8 @@ TEST_F(TextPassesTest, KeysAndValuesThatAreKeptChangeNothing) {
         std::vector<std::vector<double>> of_whole;
         Part other(config_of(kind, precision, {}), alone_);
         for (int tokens = prompt; tokens <= longest; ++tokens) {
-          TextPasses whole(other.setup, other.resources, any_budget, tokens, tokens, alone_);
+          TextPasses whole(other.setup, other.resources, on_device_, any_budget, tokens, tokens,
+                           alone_);
           EXPECT_EQ(whole.kept_bytes(), 0);
           of_whole.push_back(all_logits(whole, static_cast<std::size_t>(tokens),
                                         static_cast<std::size_t>(tokens))[0]);
@@ -128,14 +131,16 @@ TEST_F(TextPassesTest, WhatDoesNotFitIsNotKept) {
     SCOPED_TRACE(kind);
     Part part(config_of(kind, "float32", {}), alone_);
     const std::int64_t least =
-        TextPasses(part.setup, part.resources, any_budget, 12, 12, alone_).planned_peak_bytes();
+        TextPasses(part.setup, part.resources, on_device_, any_budget, 12, 12, alone_)
+            .planned_peak_bytes();
     const std::int64_t most =
-        TextPasses(part.setup, part.resources, any_budget, 11, 12, alone_).planned_peak_bytes();
+        TextPasses(part.setup, part.resources, on_device_, any_budget, 11, 12, alone_)
+            .planned_peak_bytes();
     ASSERT_GT(most, least);
     for (const auto& [budget, fits] :
          {std::pair{most, true}, std::pair{most - 1, false}, std::pair{least, false}}) {
       Part again(config_of(kind, "float32", {}), alone_);
-      TextPasses passes(again.setup, again.resources, budget, 11, 12, alone_);
+      TextPasses passes(again.setup, again.resources, on_device_, budget, 11, 12, alone_);
       EXPECT_EQ(passes.kept_bytes() > 0, fits);
       EXPECT_EQ(passes.description().find("whole text") == std::string::npos, fits)
           << passes.description();
@@ -144,7 +149,7 @@ TEST_F(TextPassesTest, WhatDoesNotFitIsNotKept) {
       EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
     }
     try {
-      TextPasses(part.setup, part.resources, least - 1, 12, 12, alone_);
+      TextPasses(part.setup, part.resources, on_device_, least - 1, 12, 12, alone_);
       ADD_FAILURE() << "a byte less does not do";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::Infeasible);
@@ -166,9 +171,9 @@ TEST_F(TextPassesTest, GridsGiveWhatOneRankGives) {
       for (const int prompt : {3, 12}) {
         SCOPED_TRACE(kind + " on " + to_string(grid) + " after " + std::to_string(prompt));
         Part whole(config_of(kind, "float32", {}), alone_);
-        TextPasses wanted(whole.setup, whole.resources, any_budget, prompt, 15, alone_);
+        TextPasses wanted(whole.setup, whole.resources, on_device_, any_budget, prompt, 15, alone_);
         Part part(config_of(kind, "float32", grid), session_);
-        TextPasses passes(part.setup, part.resources, any_budget, prompt, 15, session_);
+        TextPasses passes(part.setup, part.resources, on_device_, any_budget, prompt, 15, session_);
         EXPECT_EQ(passes.kept_bytes() > 0, prompt < window);
         if (grid.pipeline == 1) {
           EXPECT_EQ(passes.kept_bytes() * grid.tensor, wanted.kept_bytes());
