@@ -88,6 +88,29 @@ class OffloadTest(OffloadRuns):
         self.assertEqual(out["bytes"], planned["copied_out_bytes"])
         self.assertGreater(out["busy_seconds"], out["waited_seconds"])
 
+    def test_a_disk_is_no_loss(self):
+        """What copies take on the device is there only where something moves: also just below what a plan takes, no
+        plan is slower for a disk, and no smallest budget larger."""
+        cluster = ("--cluster", SOURCE / "config" / "clusters" / "laptop.toml")
+        _, without, most = self.budgets()
+        plain = 0
+        for way in ("auto", "recompute,offload-gradients"):
+            disk = ("--memory.disk", self.disk, "--memory.allow", way)
+            for budget in (without, without + 1000, (without + most) // 2, most - 1000, most):
+                with self.subTest(way=way, budget=budget):
+                    keys = (*self.with_budget(budget), *cluster, "--json")
+                    planned = json.loads(run("plan", self.config, *keys, *disk).stdout)
+                    names = [one["plan"] for one in planned["candidates"]]
+                    self.assertEqual(len(names), len(set(names)))
+                    self.assertLessEqual(planned["least_seconds"], planned["seconds"])
+                    self.assertEqual(planned["copied_out_bytes"] > 0, planned["memory"].get("libraries", 0) > 0)
+                    alone = json.loads(run("plan", self.config, *keys).stdout)
+                    self.assertLessEqual(planned["seconds"], alone["seconds"])
+                    if planned["copied_out_bytes"] == 0:
+                        plain += 1
+                        self.assertEqual(planned["peak_bytes"], alone["peak_bytes"])
+        self.assertGreater(plain, 1)
+
     def test_programs_are_saved_and_run(self):
         keys, budget = self.only_moved()
         first = self.directory("first")

@@ -62,6 +62,8 @@ struct TierRequest {
   const Program* forward = nullptr;
   // That of stage.lean; null: by the graph as it is given.
   const TierFloor* floor = nullptr;
+  // Of the device, what the step has only for plans that move something: the bound is of all plans.
+  std::int64_t copy_bytes = 0;
   // Budgets between the smallest without tiers and keep-all's whose plans are tried: what is made
   // again and what is moved are mixed in so many ways.
   int mixtures = 7;

@@ -86,7 +86,8 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
     }
   }
   // What lasts and gradients come and go as if that took nothing.
-  request.budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
+  request.budget_bytes =
+      wish.stage.budget_bytes + wish.copy_bytes + movable_bytes(program, wish.below);
   request.tiers = wish.below.tiers;
   request.least_bytes = wish.below.least_bytes;
   return least_step_seconds(program, request, &graph);
@@ -137,7 +138,7 @@ void TierSelection::add(TierSelection later) {
 }
 
 StagePlan TierSelection::take() {
-  best_->candidates.insert(best_->candidates.end(), candidates_.begin(), candidates_.end());
+  for (const StageCandidate& candidate : candidates_) note_candidate(candidate, best_->candidates);
   return std::move(*best_);
 }
 

@@ -15,6 +15,7 @@
 #include "plan/offload/policy_planner.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "train/plans/saving_plan.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/option_folder.hpp"
 
 namespace garonne::train {
@@ -67,9 +68,9 @@ plan::StagePlan plan_stage(const Setup& setup, const plan::TierRequest& wish,
 
 // What the lower tiers' own budgets make of the smallest one, `bytes`. Empty where larger ones make
 // no less.
-template <typename FloorWith>
+template <typename LeastWith>
 std::string limit_of_tiers(plan::LowerTiers below, std::int64_t bytes,
-                           const FloorWith& floor_with) {
+                           const LeastWith& least_with) {
   std::string limits;
   for (auto& [tier, lower] : below.tiers) {
     if (lower.budget_bytes >= most_key_bytes) continue;
@@ -79,7 +80,7 @@ std::string limit_of_tiers(plan::LowerTiers below, std::int64_t bytes,
     lower.budget_bytes = most_key_bytes;
   }
   if (limits.empty()) return "";
-  const std::int64_t least = floor_with(below).bytes;
+  const std::int64_t least = least_with(below);
   if (least >= bytes) return "";
   return fmt::format("that is with {}, and with more there {} is enough", limits,
                      format_bytes(least));
@@ -122,7 +123,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   floor.bytes = std::max(floor.lean->bytes, validation);
   std::string limit;
   if (!setup.below.empty()) {
-    floor.on_device_bytes = floor.bytes;
+    floor.on_device_bytes = floor.bytes - disk_copy_bytes(setup);
     const plan::OffloadPolicy* const policy = plan::offload_policy(wanted);
     const auto floor_with = [&](const plan::LowerTiers& below) {
       const plan::Program* const beside = forward ? &*forward : nullptr;
@@ -130,19 +131,23 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
         return plan::find_policy_floor(*policy, graph, step, *floor.lean, below, beside, &cache);
       return plan::find_tier_floor(graph, step, *floor.lean, below, beside);
     };
+    const auto least_with = [&](const plan::LowerTiers& below) {
+      const std::int64_t bytes = floor_with(below).bytes;
+      return policy != nullptr ? bytes : std::min(bytes, floor.on_device_bytes);
+    };
     floor.tiers = floor_with(room.below);
-    floor.bytes = floor.tiers->bytes;
+    floor.bytes = policy != nullptr ? floor.tiers->bytes
+                                    : std::min(floor.tiers->bytes, floor.on_device_bytes);
     // A policy takes all of its ways.
     std::vector<plan::MemoryWay> ways;
     if (policy == nullptr) ways = plan::ways_of(room.below);
     for (const plan::MemoryWay way : ways) {
       if (effort != Effort::All || ways.size() == 1) continue;
-      floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;
-      floor.bytes_without_way[plan::name_of(way)] =
-          floor_with(plan::without(way, room.below)).bytes;
+      floor.bytes_by_way[plan::name_of(way)] = least_with(plan::only(way, room.below));
+      floor.bytes_without_way[plan::name_of(way)] = least_with(plan::without(way, room.below));
     }
     if (floor.bytes > room.budget_bytes)
-      limit = limit_of_tiers(room.below, floor.bytes, floor_with);
+      limit = limit_of_tiers(room.below, floor.bytes, least_with);
   }
   if (const std::int64_t copy = room.reserved_bytes; copy > 0) {
     floor.bytes += copy;
@@ -167,8 +172,11 @@ std::int64_t smallest_budget(const Setup& whole) {
   return bytes;
 }
 
-Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t budget_bytes,
-                     const std::string& wanted, Effort effort) {
+namespace {
+
+// What the planner answers for the tiers of the setup, whether anything moves or not.
+Choice choose_on_tiers(const Setup& setup, const StageFloor& floor, std::int64_t budget_bytes,
+                       const std::string& wanted, Effort effort) {
   Choice choice;
   const PlanRoom room = room_for_plan(setup, setup.model.graph, setup.step, budget_bytes);
   choice.reserved_bytes = room.reserved_bytes;
@@ -178,6 +186,7 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   wish.stage = {room.budget_bytes, wanted, choice.evaluation.peak_bytes, effort != Effort::All,
                 &cache};
   wish.below = room.below;
+  wish.copy_bytes = disk_copy_bytes(setup);
   if (effort == Effort::Few) wish.mixtures = 2;
   if (!choice.evaluation.instructions.empty()) wish.forward = &choice.evaluation;
   // Schedules are of nodes: those of another cut are none of this one.
@@ -194,6 +203,44 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
          "a plan leaves room for the validation of its rank");
   choice.minimum_budget_bytes = floor.bytes;
   return choice;
+}
+
+// Of the same stage where it has no disk, and no room for copies there.
+StageFloor floor_without_disk(const Setup& setup, StageFloor floor) {
+  floor.tiers.reset();
+  if (floor.lean) floor.lean->bytes -= disk_copy_bytes(setup);
+  return floor;
+}
+
+// `without` moves nothing that the other does not.
+Choice faster_of(Choice without, Choice choice) {
+  const double least_seconds = choice.least_seconds;
+  if (without.prediction.seconds <= choice.prediction.seconds) std::swap(without, choice);
+  for (const plan::StageCandidate& candidate : without.candidates)
+    plan::note_candidate(candidate, choice.candidates);
+  choice.least_seconds = least_seconds;
+  return choice;
+}
+
+}  // namespace
+
+Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t budget_bytes,
+                     const std::string& wanted, Effort effort) {
+  if (disk_copy_bytes(setup) == 0 || plan::offload_policy(wanted) != nullptr)
+    return choose_on_tiers(setup, floor, budget_bytes, wanted, effort);
+  // Where nothing moves the room for copies is the plan's.
+  std::optional<Choice> without;
+  try {
+    without = choose_on_tiers(without_tier(Tier::Disk, setup), floor_without_disk(setup, floor),
+                              budget_bytes, wanted, effort);
+  } catch (const PlanError&) {
+    return choose_on_tiers(setup, floor, budget_bytes, wanted, effort);
+  }
+  try {
+    return faster_of(*without, choose_on_tiers(setup, floor, budget_bytes, wanted, effort));
+  } catch (const PlanError&) {
+    return std::move(*without);
+  }
 }
 
 std::optional<Choice> choose_in_cut(const Setup& setup, const StageFloor& floor,
@@ -218,7 +265,8 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
   return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
 }
 
-Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
+Choice choice_of_same_stage(const Setup& given, plan::Program program, std::int64_t budget_bytes) {
+  const Setup setup = has_disk_copies(program) ? given : without_tier(Tier::Disk, given);
   Choice choice;
   const PlanRoom room = room_for_plan(setup, setup.model.graph, setup.step, budget_bytes);
   choice.reserved_bytes = room.reserved_bytes;

@@ -166,6 +166,21 @@ Setup without_tier(Tier tier, Setup setup) {
   return setup;
 }
 
+std::int64_t disk_copy_bytes(const Setup& setup) {
+  std::int64_t bytes = 0;
+  for (const plan::LibraryWorkspace& workspace : setup.step.workspaces) {
+    if (workspace.name == staging_name)
+      bytes += round_up(workspace.bytes, setup.declaration.granularity);
+  }
+  return bytes;
+}
+
+bool has_disk_copies(const plan::Program& program) {
+  const std::string name = plan::workspace_buffer(staging_name);
+  return std::any_of(program.buffers.begin(), program.buffers.end(),
+                     [&](const plan::Buffer& buffer) { return buffer.name == name; });
+}
+
 Setup without_lower_tiers(Setup setup) {
   for (const Tier tier : {Tier::Host, Tier::Disk}) setup = without_tier(tier, std::move(setup));
   return setup;

@@ -46,6 +46,13 @@ Setup without_lower_tiers(Setup setup);
 // As if one of them were not.
 Setup without_tier(Tier tier, Setup setup);
 
+// What the device has for copies to the disk as long as a Program runs that may move something
+// there: those that do not move anything have `setup` without the disk. 0 where there is no disk,
+// and for GPUs, whose copies go through the host.
+std::int64_t disk_copy_bytes(const Setup& setup);
+// Of a Program that was planned for one of the two.
+bool has_disk_copies(const plan::Program& program);
+
 // The disk of a node, shared by `ranks_on_node` of `setup`.
 void set_disk_rates(const plan::DiskRates& node, Setup& setup);
 
