@@ -9,10 +9,11 @@ namespace garonne::apps {
 namespace {
 
 void print_rows(const std::vector<train::BudgetRow>& rows) {
+  const std::size_t width = width_of_plans(rows);
   fmt::print("{}", added_heading);
-  fmt::print("{:>6} {:>11} {:>10}  {:<16} {:>11} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "share",
-             "budget", "wanted", "plan", "peak", "of plan", "planned", "step", "added", "planned",
-             "planning");
+  fmt::print("{:>6} {:>11} {:>10}  {:<{}} {:>11} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "share",
+             "budget", "wanted", "plan", width, "peak", "of plan", "planned", "step", "added",
+             "planned", "planning");
   for (const auto& row : rows) {
     if (!row.fits) {
       fmt::print("{:>5.0f}% {:>11} {:>10}  does not fit\n", 100 * row.share,
@@ -20,10 +21,10 @@ void print_rows(const std::vector<train::BudgetRow>& rows) {
       continue;
     }
     fmt::print(
-        "{:>5.0f}% {:>11} {:>10}  {:<16} {:>11} {:>7.2f}% {:>6.1f} ms {:>6.1f} ms {:>7.1f}% "
+        "{:>5.0f}% {:>11} {:>10}  {:<{}} {:>11} {:>7.2f}% {:>6.1f} ms {:>6.1f} ms {:>7.1f}% "
         "{:>7.1f}% {:>6.2f} s\n",
         100 * row.share, row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes), row.wanted,
-        row.plan, format_bytes(row.peak_bytes),
+        row.plan, width, format_bytes(row.peak_bytes),
         100.0 * static_cast<double>(row.peak_bytes) / static_cast<double>(row.planned_peak_bytes),
         1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share,
         100 * row.planned_added, row.planning_seconds);

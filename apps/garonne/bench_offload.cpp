@@ -23,11 +23,12 @@ std::string hidden_text(const train::BudgetRow& row) {
 }
 
 void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
+  const std::size_t width = width_of_plans(rows);
   fmt::print("{}", added_heading);
   fmt::print(
-      "{:>6} {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}  {}\n",
-      "share", "budget", "may", "plan", "peak", "below", "copied", "planned", "step", "added",
-      "copying", "waited", "hidden of each lane's time");
+      "{:>6} {:>11} {:<10} {:<{}} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}  {}\n",
+      "share", "budget", "may", "plan", width, "peak", "below", "copied", "planned", "step",
+      "added", "copying", "waited", "hidden of each lane's time");
   for (const auto& row : rows) {
     const std::string budget = row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes);
     if (!row.fits) {
@@ -41,9 +42,9 @@ void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
       waited += seconds.waited;
     }
     fmt::print(
-        "{:>5.0f}% {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>7.1f} ms {:>7.1f} ms {:>7.1f}% "
+        "{:>5.0f}% {:>11} {:<10} {:<{}} {:>11} {:>11} {:>11} {:>7.1f} ms {:>7.1f} ms {:>7.1f}% "
         "{:>7.1f} ms {:>7.1f} ms  {}\n",
-        100 * row.share, budget, row.wanted, row.plan, format_bytes(row.peak_bytes),
+        100 * row.share, budget, row.wanted, row.plan, width, format_bytes(row.peak_bytes),
         format_bytes(row.host_bytes + row.disk_bytes), format_bytes(row.copied_out_bytes),
         1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share, 1e3 * busy,
         1e3 * waited, hidden_text(row));

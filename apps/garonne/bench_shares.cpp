@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,12 @@ std::vector<std::int64_t> budgets_of(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+std::size_t width_of_plans(const std::vector<train::BudgetRow>& rows) {
+  std::size_t width = 16;
+  for (const train::BudgetRow& row : rows) width = std::max(width, row.plan.size());
+  return width;
+}
 
 void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOptions> options,
                           BudgetTable table, Chosen& chosen) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -20,6 +21,9 @@ constexpr const char* added_heading =
     "step: the median of all turns. added: the median over turns of what a plan took beyond "
     "keep-all "
     "in the same turn,\nwhich is not the ratio of the medians; planned: as the plans say\n";
+
+// Of the column of plans.
+std::size_t width_of_plans(const std::vector<train::BudgetRow>& rows);
 
 // Adds --shares, --budgets, --steps, --json and the run's options to a subcommand that measures
 // what `options` says, to which options of its own may still write, and shows it as `table` does.

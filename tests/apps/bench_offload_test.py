@@ -42,6 +42,34 @@ class BenchOffloadTest(OffloadRuns):
                     self.assertLessEqual(both["planned_seconds"], one["planned_seconds"])
         self.assertEqual(large[2]["planned_seconds"], whole["planned_seconds"])
 
+    def test_stages_of_a_pipeline(self):
+        """Each with a plan and a peak of its own; seconds are those of both together."""
+        grid = ("--grid.pipeline", 2, "--train.micro_batch", 8)
+        config = (self.config, *self.model(*grid), "--memory.disk", self.disk)
+        least = json.loads(run("plan", *config, "--json").stdout)["minimum_budget_bytes"]
+        done = run("bench", "offload", *config, "--steps", 3, "--shares", "100,60", "--budgets", f"{least},{least - 100000}",
+                   "--json", ranks=2)
+        rows = json.loads(done.stdout)
+        self.assertEqual([row["may"] for row in rows], ["keep-all", *4 * ("recompute", "offload", "both")])
+        keep_all, whole, part, small, less = rows[0], rows[1:4], rows[4:7], rows[7:10], rows[10:]
+        self.assertEqual({row["budget_bytes"] for row in whole}, {keep_all["planned_peak_bytes"]})
+        self.assertEqual({row["plan"] for row in whole}, {"keep-all"})
+        self.assertEqual([row["fits"] for row in less], [False, False, False])
+        self.assertTrue(part[2]["fits"] and small[2]["fits"])
+        self.assertEqual(keep_all["peak_bytes"], keep_all["planned_peak_bytes"])
+        moved = 0
+        for row in rows:
+            if not row["fits"]:
+                continue
+            self.assertGreater(row["step_seconds"], 0)
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+            if row["may"] != "keep-all":
+                self.assertLessEqual(row["planned_peak_bytes"], row["budget_bytes"])
+            self.assertEqual(row["copied_out_bytes"] > 0, "disk-write" in row["lanes"])
+            moved += row["copied_out_bytes"]
+        self.assertGreater(moved, 0)
+
     def test_the_table_and_refusals(self):
         least, _, _ = self.budgets()
         shown = self.bench("--budgets", least).stdout
@@ -49,7 +77,7 @@ class BenchOffloadTest(OffloadRuns):
         self.assertRegex(shown, r"(?m)^ *-?\d+% .* both .* disk-write -?\d+%, disk-read -?\d+%$|disk-read -?\d+%, disk-write -?\d+%$")
         self.assertEqual(shown.count(" recompute "), 1)
         for options, words in ((("--budgets", "many"), "--budgets"), (("--memory.allow", "recompute"), "memory.disk"),
-                               (("--grid.pipeline", 2), "grid.pipeline"), (("--link", 1), "--link")):
+                               (("--link", 1), "--link")):
             self.assertIn(words, self.bench(*options, check=2).stderr)
 
 

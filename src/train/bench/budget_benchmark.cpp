@@ -7,8 +7,10 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/median.hpp"
 #include "train/bench/made_up_run.hpp"
+#include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -42,34 +44,94 @@ std::vector<Entrant> entrants_of(const BudgetOptions& options, const RunConfig& 
   return entrants;
 }
 
-// Plans one contender; nothing to run where nothing fits.
+// Of all ranks.
+std::int64_t most(std::int64_t value, dist::Session& session) {
+  return session.all_reduce_max(std::vector{value})[0];
+}
+
+// Of all stages, where they have different ones.
+std::string names_of_plans(const MadeUpRun& run, const std::string& own) {
+  const std::vector<std::string> all = run.session().gather(own);
+  const Grid& grid = run.setup().grid;
+  std::string names = own;
+  if (all.empty() || std::count(all.begin(), all.end(), own) == grid.ranks()) return names;
+  for (int stage = 1; stage < grid.shape().pipeline; ++stage)
+    names += " | " + all[static_cast<std::size_t>(grid.rank_of({0, stage, 0}))];
+  return names;
+}
+
+// Plans one contender; nothing to run where some rank's plan does not fit.
 Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double share,
                          std::int64_t budget) {
+  dist::Session& session = run.session();
   Contender contender;
-  contender.row.share = share;
-  contender.row.budget_bytes = budget;
-  contender.row.wanted = entrant.name;
+  BudgetRow& row = contender.row;
+  row.share = share;
+  row.budget_bytes = budget;
+  row.wanted = entrant.name;
   const Setup setup = entrant.moves ? run.setup() : without_lower_tiers(run.setup());
+  Choice choice;
   try {
     const auto start = Clock::now();
-    Choice choice;
-    run.session().agree(
+    session.agree(
         [&] { choice = choose_program(setup, budget, entrant.plan, Effort::FirstThatFits); });
-    expect_same_programs(setup.grid, choice.program, run.session());
-    contender.row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    contender.row.fits = true;
-    contender.row.plan = choice.program.name;
-    contender.row.planned_peak_bytes = choice.program.peak_bytes;
-    contender.row.planned_seconds = choice.program.seconds;
-    contender.row.host_bytes = choice.prediction.of(Tier::Host).peak_bytes;
-    contender.row.disk_bytes = choice.prediction.of(Tier::Disk).peak_bytes;
-    contender.row.copied_out_bytes = copy_traffic(choice.program).out_bytes;
-    contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
+    expect_same_programs(setup.grid, choice.program, session);
+    row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   } catch (const dist::AgreedError& error) {
     if (error.code() != ExitCode::Infeasible) throw;
-    contender.row.fits = false;
+    return contender;
   }
+  row.fits = true;
+  row.plan = names_of_plans(run, choice.program.name);
+  row.planned_peak_bytes = most(choice.program.peak_bytes, session);
+  row.host_bytes = most(choice.prediction.of(Tier::Host).peak_bytes, session);
+  row.disk_bytes = most(choice.prediction.of(Tier::Disk).peak_bytes, session);
+  row.copied_out_bytes = most(copy_traffic(choice.program).out_bytes, session);
+  contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
+  row.planned_seconds = seconds_of_step(setup, contender.trainer->program(), session);
   return contender;
+}
+
+// Of the rank whose copies take longest.
+std::map<Lane, LaneSeconds> longest_lanes(const std::map<Lane, LaneSeconds>& own,
+                                          dist::Session& session) {
+  std::vector<double> seconds(2 * lane_count);  // of each lane busy and waited
+  double busy = 0;
+  for (const auto& [lane, one] : own) {
+    seconds[2 * as_index(static_cast<int>(lane))] = one.busy;
+    seconds[2 * as_index(static_cast<int>(lane)) + 1] = one.waited;
+    busy += one.busy;
+  }
+  const std::vector<double> of_ranks = session.all_gather(std::vector{busy});
+  const auto rank = std::max_element(of_ranks.begin(), of_ranks.end()) - of_ranks.begin();
+  const std::vector<double> all = session.all_gather(seconds);
+  std::map<Lane, LaneSeconds> lanes;
+  for (int lane = 0; lane < lane_count; ++lane) {
+    const std::size_t place =
+        as_index(static_cast<int>(rank)) * seconds.size() + 2 * as_index(lane);
+    if (all[place] > 0 || all[place + 1] > 0)
+      lanes[static_cast<Lane>(lane)] = {all[place], all[place + 1]};
+  }
+  return lanes;
+}
+
+// Bytes of the rank that needs most where everything is kept.
+struct WholeBytes {
+  std::int64_t fixed = 0;
+  std::int64_t kept = 0;  // beyond these
+};
+
+WholeBytes whole_bytes(const plan::Program& keep_all, dist::Session& session) {
+  const plan::Prediction whole = plan::replay(keep_all);
+  const std::vector<std::int64_t> of_ranks =
+      session.all_gather(std::vector{whole.peak_bytes, whole.static_bytes});
+  WholeBytes bytes;
+  for (std::size_t rank = 0; 2 * rank < of_ranks.size(); ++rank) {
+    const std::int64_t peak = of_ranks[2 * rank];
+    const std::int64_t fixed = of_ranks[2 * rank + 1];
+    if (peak > bytes.fixed + bytes.kept) bytes = {fixed, peak - fixed};
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -82,10 +144,6 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
                         "is a GPU, whose memory holds one plan at a time: compare plans with "
                         "--run.device cpu");
     }
-    if (config.grid.pipeline == 1) return;
-    throw ConfigError("grid.pipeline", std::to_string(config.grid.pipeline),
-                      "has stages with budgets of their own; plans are compared on one stage: set "
-                      "--grid.pipeline 1");
   });
   session.agree([&] {
     if (options.link == 0 || device_kind(config) == DeviceKind::Emulated) return;
@@ -104,16 +162,16 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   std::vector<Contender> contenders;
   constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;
   contenders.push_back(make_contender(run, {"keep-all", "keep-all", false}, 1, plenty));
-  const plan::Prediction whole = plan::replay(contenders[0].trainer->program());
-  const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
+  const WholeBytes whole = whole_bytes(contenders[0].trainer->program(), session);
+  const auto activations = static_cast<double>(whole.kept);
   const auto add = [&](double share, std::int64_t budget) {
     for (const Entrant& entrant : entrants_of(options, config))
       contenders.push_back(make_contender(run, entrant, share, budget));
   };
   for (const double share : options.shares)
-    add(share, whole.static_bytes + static_cast<std::int64_t>(share * activations));
+    add(share, whole.fixed + static_cast<std::int64_t>(share * activations));
   for (const std::int64_t budget : options.budgets)
-    add(static_cast<double>(budget - whole.static_bytes) / activations, budget);
+    add(static_cast<double>(budget - whole.fixed) / activations, budget);
 
   constexpr std::int64_t warm_up = 2;
   for (std::int64_t turn = 1; turn <= options.steps + warm_up; ++turn) {
@@ -121,6 +179,7 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
     for (std::size_t k = 0; k < contenders.size(); ++k) {
       Contender& contender = contenders[turn % 2 == 0 ? k : contenders.size() - 1 - k];
       if (!contender.trainer) continue;
+      session.barrier();  // nobody waits for stages that are at another contender yet
       const exec::StepOutputs outputs = contender.trainer->step(turn);
       const double seconds = contender.trainer->step_seconds();
       contender.row.peak_bytes = std::max(contender.row.peak_bytes, outputs.peak_bytes);
@@ -135,6 +194,12 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
 
   std::vector<BudgetRow> rows;
   const Contender& base = contenders.front();
+  for (auto& contender : contenders) {
+    if (!contender.trainer) continue;
+    contender.row.peak_bytes = most(contender.row.peak_bytes, session);
+    contender.row.lanes = longest_lanes(contender.row.lanes, session);
+    contender.seconds = session.all_reduce_max(contender.seconds);
+  }
   for (auto& contender : contenders) {
     if (contender.trainer) {
       std::vector<double> ratios;

@@ -18,13 +18,14 @@ struct LaneSeconds {
   double waited = 0;  // by Compute, for what it copied
 };
 
+// Of several ranks bytes and seconds are those of the rank that has most.
 struct BudgetRow {
   // Of the bytes that keep-all needs beyond the static ones; below 0 where the budget is below
   // those.
   double share = 1;
   std::int64_t budget_bytes = 0;
   std::string wanted;  // "auto" or the policy
-  std::string plan;    // what was chosen
+  std::string plan;    // what was chosen; "first | second" where stages have different ones
   bool fits = false;   // everything below is empty where nothing does
   std::int64_t planned_peak_bytes = 0;
   std::int64_t peak_bytes = 0;
@@ -37,7 +38,8 @@ struct BudgetRow {
   std::int64_t host_bytes = 0;        // the most at once, as planned and measured
   std::int64_t disk_bytes = 0;        // the same
   std::int64_t copied_out_bytes = 0;  // in a step, and as many back
-  std::map<Lane, LaneSeconds> lanes;  // of copies, in the last step
+  // Of copies, in the last step, of the rank that copies longest.
+  std::map<Lane, LaneSeconds> lanes;
 };
 
 struct BudgetOptions {
@@ -54,7 +56,8 @@ struct BudgetOptions {
 };
 
 // Rows: keep-all first, then by share and budget "auto" and the policies, or "recompute", "offload"
-// and "both". ConfigError where there is no tier to move to. Every turn runs one step of each, in
+// and "both". Each rank has the budget; stages of a pipeline are those of memory.budget.
+// ConfigError where there is no tier to move to. Every turn runs one step of each, in
 // an order that alternates. Collective over all ranks.
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session);
