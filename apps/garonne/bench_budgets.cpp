@@ -10,7 +10,7 @@ namespace {
 
 void print_rows(const std::vector<train::BudgetRow>& rows) {
   const std::size_t width = width_of_plans(rows);
-  fmt::print("{}", added_heading);
+  fmt::print("{}", heading_of(rows));
   fmt::print("{:>6} {:>11} {:>10}  {:<{}} {:>11} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "share",
              "budget", "wanted", "plan", width, "peak", "of plan", "planned", "step", "added",
              "planned", "planning");
@@ -18,6 +18,14 @@ void print_rows(const std::vector<train::BudgetRow>& rows) {
     if (!row.fits) {
       fmt::print("{:>5.0f}% {:>11} {:>10}  does not fit\n", 100 * row.share,
                  format_bytes(row.budget_bytes), row.wanted);
+      continue;
+    }
+    if (!row.runs) {
+      fmt::print(
+          "{:>5.0f}% {:>11} {:>10}  {:<{}} {:>11} {:>8} {:>6.1f} ms  more than this machine has\n",
+          100 * row.share, row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes),
+          row.wanted, row.plan, width, format_bytes(row.planned_peak_bytes), "",
+          1e3 * row.planned_seconds);
       continue;
     }
     fmt::print(
@@ -38,6 +46,7 @@ nlohmann::ordered_json to_json(const std::vector<train::BudgetRow>& rows) {
                     {"budget_bytes", row.budget_bytes},
                     {"wanted", row.wanted},
                     {"fits", row.fits},
+                    {"runs", row.runs},
                     {"plan", row.plan},
                     {"planned_peak_bytes", row.planned_peak_bytes},
                     {"peak_bytes", row.peak_bytes},

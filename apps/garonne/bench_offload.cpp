@@ -24,7 +24,7 @@ std::string hidden_text(const train::BudgetRow& row) {
 
 void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
   const std::size_t width = width_of_plans(rows);
-  fmt::print("{}", added_heading);
+  fmt::print("{}", heading_of(rows));
   fmt::print(
       "{:>6} {:>11} {:<10} {:<{}} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}  {}\n",
       "share", "budget", "may", "plan", width, "peak", "below", "copied", "planned", "step",
@@ -33,6 +33,15 @@ void print_offload_rows(const std::vector<train::BudgetRow>& rows) {
     const std::string budget = row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes);
     if (!row.fits) {
       fmt::print("{:>5.0f}% {:>11} {:<10} does not fit\n", 100 * row.share, budget, row.wanted);
+      continue;
+    }
+    if (!row.runs) {
+      fmt::print(
+          "{:>5.0f}% {:>11} {:<10} {:<{}} {:>11} {:>11} {:>11} {:>7.1f} ms  more than this machine "
+          "has\n",
+          100 * row.share, budget, row.wanted, row.plan, width,
+          format_bytes(row.planned_peak_bytes), format_bytes(row.host_bytes + row.disk_bytes),
+          format_bytes(row.copied_out_bytes), 1e3 * row.planned_seconds);
       continue;
     }
     double busy = 0;
@@ -63,6 +72,7 @@ nlohmann::ordered_json offload_json(const std::vector<train::BudgetRow>& rows) {
                     {"budget_bytes", row.budget_bytes},
                     {"may", row.wanted},
                     {"fits", row.fits},
+                    {"runs", row.runs},
                     {"plan", row.plan},
                     {"planned_peak_bytes", row.planned_peak_bytes},
                     {"peak_bytes", row.peak_bytes},

@@ -30,6 +30,23 @@ std::vector<std::int64_t> budgets_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+std::string heading_of(const std::vector<train::BudgetRow>& rows) {
+  const train::BudgetRow& keep_all = rows.front();
+  std::string added = "the median over turns of what a plan took beyond keep-all in the same turn,";
+  if (!keep_all.runs) {
+    added =
+        "what a plan took beyond the planned time of keep-all, which is more than this machine "
+        "has;";
+  } else if (keep_all.one_at_a_time) {
+    added = "what the median is beyond keep-all's: plans were held one at a time;";
+  }
+  const char* const more = keep_all.runs && !keep_all.one_at_a_time
+                               ? "which is not the ratio of the medians; planned"
+                               : "planned";
+  return fmt::format("step: the median of all steps. added: {}\n{}: as the plans say\n", added,
+                     more);
+}
+
 std::size_t width_of_plans(const std::vector<train::BudgetRow>& rows) {
   std::size_t width = 16;
   for (const train::BudgetRow& row : rows) width = std::max(width, row.plan.size());
@@ -58,6 +75,9 @@ void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOption
   command.add_option("--steps", options->steps, "timed turns, after two that are not")
       ->check(count())
       ->capture_default_str();
+  command.add_flag("--one-at-a-time", options->one_at_a_time,
+                   "hold one plan at a time, as where there is no room for all side by side: all "
+                   "steps of one, then of the next, in place of turns");
   command.add_flag("--json", *json, "print JSON");
   command.callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

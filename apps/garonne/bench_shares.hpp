@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "command.hpp"
@@ -17,10 +18,7 @@ struct BudgetTable {
 };
 
 // Above tables with a column "added".
-constexpr const char* added_heading =
-    "step: the median of all turns. added: the median over turns of what a plan took beyond "
-    "keep-all "
-    "in the same turn,\nwhich is not the ratio of the medians; planned: as the plans say\n";
+std::string heading_of(const std::vector<train::BudgetRow>& rows);
 
 // Of the column of plans.
 std::size_t width_of_plans(const std::vector<train::BudgetRow>& rows);

@@ -70,6 +70,24 @@ class BenchOffloadTest(OffloadRuns):
             moved += row["copied_out_bytes"]
         self.assertGreater(moved, 0)
 
+    def test_one_plan_at_a_time(self):
+        """As asked for, and where there is no room for all; plans for which there is none at all are planned only."""
+        least, _, _ = self.budgets()
+        shown = self.bench("--budgets", least, "--one-at-a-time").stdout
+        self.assertIn("plans were held one at a time", shown)
+        self.assertRegex(shown, r"(?m)^ *-?\d+% .* both .* disk-(read|write) -?\d+%")
+        none = "export SLURM_MEM_PER_NODE=1"
+        command = ("bench", "offload", self.config, *self.model(), "--memory.disk", self.disk, "--budgets", least)
+        rows = json.loads(run(*command, "--json", before=none).stdout)
+        self.assertEqual([row["runs"] for row in rows], len(rows) * [False])
+        self.assertEqual([row["fits"] for row in rows], [True, False, rows[2]["fits"], True])
+        for row in rows:
+            self.assertEqual(row["fits"], row["planned_seconds"] > 0)
+            self.assertEqual((row["step_seconds"], row["peak_bytes"], row["lanes"]), (0, 0, {}))
+        shown = run(*command, before=none).stdout
+        self.assertIn("the planned time of keep-all, which is more than this machine has", shown)
+        self.assertEqual(shown.count("ms  more than this machine has"), sum(row["fits"] for row in rows))
+
     def test_the_table_and_refusals(self):
         least, _, _ = self.budgets()
         shown = self.bench("--budgets", least).stdout

@@ -12,6 +12,7 @@
 #include "train/bench/made_up_run.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
+#include "train/setup/available_memory.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
@@ -23,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Contender {
   BudgetRow row;
-  std::unique_ptr<MadeUpTrainer> trainer;
+  Choice choice;
+  std::unique_ptr<MadeUpTrainer> trainer;  // while it runs
   std::vector<double> seconds;
 };
 
@@ -60,7 +62,7 @@ std::string names_of_plans(const MadeUpRun& run, const std::string& own) {
   return names;
 }
 
-// Plans one contender; nothing to run where some rank's plan does not fit.
+// Plans one contender; nothing is planned where some rank's plan does not fit.
 Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double share,
                          std::int64_t budget) {
   dist::Session& session = run.session();
@@ -70,7 +72,7 @@ Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double sh
   row.budget_bytes = budget;
   row.wanted = entrant.name;
   const Setup setup = entrant.moves ? run.setup() : without_lower_tiers(run.setup());
-  Choice choice;
+  Choice& choice = contender.choice;
   try {
     const auto start = Clock::now();
     session.agree(
@@ -87,9 +89,78 @@ Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double sh
   row.host_bytes = most(choice.prediction.of(Tier::Host).peak_bytes, session);
   row.disk_bytes = most(choice.prediction.of(Tier::Disk).peak_bytes, session);
   row.copied_out_bytes = most(copy_traffic(choice.program).out_bytes, session);
-  contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
-  row.planned_seconds = seconds_of_step(setup, contender.trainer->program(), session);
+  const plan::Program program = program_of_rank(setup, choice.program, run.rank());
+  row.planned_seconds = seconds_of_step(setup, program, session);
   return contender;
+}
+
+// What a rank has for the plans of contenders; without end where nobody says.
+std::int64_t room_here(const MadeUpRun& run) {
+  const AvailableMemory free =
+      available_memory(MemorySources::of_this_process(), run.setup().ranks_on_node);
+  const std::int64_t bytes =
+      free.source.empty() ? std::numeric_limits<std::int64_t>::max() : free.bytes;
+  return run.session().all_reduce_min(std::vector{bytes})[0];
+}
+
+// Of the rank's memory: an emulated device and its host have one.
+std::int64_t resident_bytes(const BudgetRow& row) {
+  return row.planned_peak_bytes + row.host_bytes;
+}
+
+constexpr std::int64_t warm_up = 2;  // turns that are not timed
+
+void run_step(std::int64_t turn, Contender& contender, dist::Session& session) {
+  session.barrier();  // nobody waits for stages that are at another contender yet
+  BudgetRow& row = contender.row;
+  const exec::StepOutputs outputs = contender.trainer->step(turn);
+  row.peak_bytes = std::max(row.peak_bytes, outputs.peak_bytes);
+  if (turn > warm_up) contender.seconds.push_back(contender.trainer->step_seconds());
+  row.lanes.clear();
+  for (const auto& [lane, busy] : outputs.copy_seconds) row.lanes[lane].busy = busy;
+  for (const auto& [lane, waited] :
+       waited_by_lane(contender.trainer->program(), outputs.measurements))
+    row.lanes[lane].waited = waited;
+}
+
+// Those that ran are held side by side, or one at a time.
+void run_turns(const MadeUpRun& run, std::int64_t steps, bool one_at_a_time,
+               std::vector<Contender>& contenders) {
+  const auto begin = [&](Contender& contender) {
+    contender.trainer =
+        std::make_unique<MadeUpTrainer>(run, contender.choice, contender.row.budget_bytes);
+  };
+  dist::Session& session = run.session();
+  if (one_at_a_time) {
+    for (Contender& contender : contenders) {
+      if (!contender.row.runs) continue;
+      begin(contender);
+      for (std::int64_t turn = 1; turn <= steps + warm_up; ++turn)
+        run_step(turn, contender, session);
+      contender.trainer.reset();
+    }
+    return;
+  }
+  for (Contender& contender : contenders)
+    if (contender.row.runs) begin(contender);
+  for (std::int64_t turn = 1; turn <= steps + warm_up; ++turn) {
+    // There and back, so that a machine that slows down wrongs nobody.
+    for (std::size_t k = 0; k < contenders.size(); ++k) {
+      Contender& contender = contenders[turn % 2 == 0 ? k : contenders.size() - 1 - k];
+      if (contender.row.runs) run_step(turn, contender, session);
+    }
+  }
+}
+
+// Beside keep-all: of the same turns, where both ran in turns; of its planned time where that did
+// not run.
+double added_share(const Contender& contender, const Contender& base, bool one_at_a_time) {
+  if (!base.row.runs) return high_median(contender.seconds) / base.row.planned_seconds - 1;
+  if (one_at_a_time) return high_median(contender.seconds) / high_median(base.seconds) - 1;
+  std::vector<double> ratios;
+  for (std::size_t turn = 0; turn < base.seconds.size(); ++turn)
+    ratios.push_back(contender.seconds[turn] / base.seconds[turn] - 1);
+  return high_median(ratios);
 }
 
 // Of the rank whose copies take longest.
@@ -121,8 +192,7 @@ struct WholeBytes {
   std::int64_t kept = 0;  // beyond these
 };
 
-WholeBytes whole_bytes(const plan::Program& keep_all, dist::Session& session) {
-  const plan::Prediction whole = plan::replay(keep_all);
+WholeBytes whole_bytes(const plan::Prediction& whole, dist::Session& session) {
   const std::vector<std::int64_t> of_ranks =
       session.all_gather(std::vector{whole.peak_bytes, whole.static_bytes});
   WholeBytes bytes;
@@ -162,7 +232,7 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   std::vector<Contender> contenders;
   constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;
   contenders.push_back(make_contender(run, {"keep-all", "keep-all", false}, 1, plenty));
-  const WholeBytes whole = whole_bytes(contenders[0].trainer->program(), session);
+  const WholeBytes whole = whole_bytes(contenders[0].choice.prediction, session);
   const auto activations = static_cast<double>(whole.kept);
   const auto add = [&](double share, std::int64_t budget) {
     for (const Entrant& entrant : entrants_of(options, config))
@@ -173,44 +243,30 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   for (const std::int64_t budget : options.budgets)
     add(static_cast<double>(budget - whole.fixed) / activations, budget);
 
-  constexpr std::int64_t warm_up = 2;
-  for (std::int64_t turn = 1; turn <= options.steps + warm_up; ++turn) {
-    // There and back, so that a machine that slows down wrongs nobody.
-    for (std::size_t k = 0; k < contenders.size(); ++k) {
-      Contender& contender = contenders[turn % 2 == 0 ? k : contenders.size() - 1 - k];
-      if (!contender.trainer) continue;
-      session.barrier();  // nobody waits for stages that are at another contender yet
-      const exec::StepOutputs outputs = contender.trainer->step(turn);
-      const double seconds = contender.trainer->step_seconds();
-      contender.row.peak_bytes = std::max(contender.row.peak_bytes, outputs.peak_bytes);
-      if (turn > warm_up) contender.seconds.push_back(seconds);
-      contender.row.lanes.clear();
-      for (const auto& [lane, busy] : outputs.copy_seconds) contender.row.lanes[lane].busy = busy;
-      for (const auto& [lane, waited] :
-           waited_by_lane(contender.trainer->program(), outputs.measurements))
-        contender.row.lanes[lane].waited = waited;
-    }
+  const std::int64_t room = room_here(run);
+  std::int64_t side_by_side = 0;
+  for (Contender& contender : contenders) {
+    BudgetRow& row = contender.row;
+    row.runs = row.fits && resident_bytes(row) <= room;
+    if (row.runs) side_by_side += resident_bytes(row);
   }
+  const bool one_at_a_time = options.one_at_a_time || side_by_side > room;
+  run_turns(run, options.steps, one_at_a_time, contenders);
 
   std::vector<BudgetRow> rows;
   const Contender& base = contenders.front();
-  for (auto& contender : contenders) {
-    if (!contender.trainer) continue;
-    contender.row.peak_bytes = most(contender.row.peak_bytes, session);
-    contender.row.lanes = longest_lanes(contender.row.lanes, session);
-    contender.seconds = session.all_reduce_max(contender.seconds);
-  }
-  for (auto& contender : contenders) {
-    if (contender.trainer) {
-      std::vector<double> ratios;
-      for (std::size_t turn = 0; turn < base.seconds.size(); ++turn) {
-        ratios.push_back(contender.seconds[turn] / base.seconds[turn] - 1);
-      }
-      contender.row.step_seconds = high_median(contender.seconds);
-      contender.row.added_share = high_median(ratios);
-      contender.row.planned_added = contender.row.planned_seconds / base.row.planned_seconds - 1;
+  for (Contender& contender : contenders) {
+    BudgetRow& row = contender.row;
+    row.one_at_a_time = one_at_a_time;
+    if (row.fits) row.planned_added = row.planned_seconds / base.row.planned_seconds - 1;
+    if (row.runs) {
+      row.peak_bytes = most(row.peak_bytes, session);
+      row.lanes = longest_lanes(row.lanes, session);
+      contender.seconds = session.all_reduce_max(contender.seconds);
+      row.step_seconds = high_median(contender.seconds);
+      row.added_share = added_share(contender, base, one_at_a_time);
     }
-    rows.push_back(contender.row);
+    rows.push_back(row);
   }
   return rows;
 }

@@ -27,11 +27,16 @@ struct BudgetRow {
   std::string wanted;  // "auto" or the policy
   std::string plan;    // what was chosen; "first | second" where stages have different ones
   bool fits = false;   // everything below is empty where nothing does
+  // What was measured is empty where the plan is more than this machine has.
+  bool runs = false;
+  bool one_at_a_time = false;  // all rows alike: no two ran in turns
   std::int64_t planned_peak_bytes = 0;
   std::int64_t peak_bytes = 0;
   double planned_seconds = 0;
-  double step_seconds = 0;      // median
-  double added_share = 0;       // of the time of keep-all, measured: median over the turns
+  double step_seconds = 0;  // median
+  // Of the time of keep-all: the median over the turns; of the medians where they did not run in
+  // turns, and of keep-all's planned time where that did not run.
+  double added_share = 0;
   double planned_added = 0;     // of the planned time of keep-all
   double planning_seconds = 0;  // what the planner took
   // Where there are tiers below the device.
@@ -50,6 +55,8 @@ struct BudgetOptions {
   // In place of policies: the best that only runs again, the best that only moves, and the best of
   // both.
   bool offloads = false;
+  // Hold one plan at a time, also where there is room for all side by side.
+  bool one_at_a_time = false;
   // Of copies between an emulated device and its host, bytes a second each way; 0: as fast as they
   // are.
   double link = 0;
@@ -58,7 +65,8 @@ struct BudgetOptions {
 // Rows: keep-all first, then by share and budget "auto" and the policies, or "recompute", "offload"
 // and "both". Each rank has the budget; stages of a pipeline are those of memory.budget.
 // ConfigError where there is no tier to move to. Every turn runs one step of each, in
-// an order that alternates. Collective over all ranks.
+// an order that alternates; where there is no room for all plans side by side, one runs after the
+// other. Collective over all ranks.
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session);
 
