@@ -209,7 +209,7 @@ struct ExportOptions {
   std::string tokenizer;
 };
 
-void export_model(const ExportOptions& options, dist::Session& session) {
+void export_model(const ExportOptions& options) {
   expect_format_and_folder("--to", options.to);
   const std::string& format = options.to[0];
   const std::string& folder = options.to[1];
@@ -218,18 +218,14 @@ void export_model(const ExportOptions& options, dist::Session& session) {
   train::expect_model_of(package ? train::fields_kind() : train::text_kind(), kind, "--to", format);
   if (package && !options.tokenizer.empty())
     train::expect_model_of(train::text_kind(), kind, "--tokenizer", options.tokenizer);
-  if (package) {
-    const train::TrainedModel trained =
-        train::open_trained_model(options.run, options.step, session, std::nullopt,
-                                  /*validation=*/false);
-    train::export_to_package(format, trained.config.model, trained.setup.facts.fields,
-                             trained.setup.model, trained.state, folder);
-    fmt::print("step {} written to {} (model.safetensors and config.json)\n", trained.step, folder);
-    return;
-  }
   const train::StoredModel stored = train::open_stored_model(
       options.run, options.step,
       [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+  if (package) {
+    train::export_to_package(format, stored, folder);
+    fmt::print("step {} written to {} (model.safetensors and config.json)\n", stored.step, folder);
+    return;
+  }
   const train::DataFacts& facts = stored.setup.facts;
   const std::unique_ptr<data::Tokenizer> tokenizer =
       train::tokenizer_of_run(options.run, facts.tokenizer, options.tokenizer);
@@ -283,7 +279,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint export");
-      export_model(*options, session);
+      export_model(*options);
       return ExitCode::Done;
     };
   });

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Weights of operators in the form of packages of PyTorch, out and in again, and what is refused. tests/peer runs them there."""
 import json
+import pathlib
 import shutil
+import tempfile
 import unittest
 
 from skill_test import RUN_FILE
-from support import FieldsTest, checkpoint_tensors, run, safetensors
+from support import BINARY, FieldsTest, checkpoint_tensors, run, safetensors
 
 
 class PackagesTest(FieldsTest, unittest.TestCase):
@@ -42,6 +44,22 @@ class PackagesTest(FieldsTest, unittest.TestCase):
         self.assertIn(done.returncode, check)
         self.assertFalse(directory.exists())
         return done.stderr
+
+    def test_what_its_budget_has_no_room_for_is_exported(self):
+        """A tensor at a time, whatever the run had below its device: the bytes of the run that had all of it there."""
+        wide = ("--model.layers", 8, "--model.hidden", 96, "--model.modes", "6,6", "--train.steps", 1, "--evaluation.batches", 0)
+        # The folder of temporary files may be in memory.
+        with tempfile.TemporaryDirectory(prefix="packages-test-", dir=pathlib.Path(BINARY).resolve().parent) as disk:
+            below = ("--memory.disk", disk)
+            planned = json.loads(run("plan", self.config, *wide, *below, "--json").stdout)
+            budget = planned["minimum_budget_bytes"]
+            self.assertLess(budget, 4 * planned["parameters"])
+            self.train(self.folder / "small", *wide, *below, "--memory.budget", budget)
+        self.train(self.folder / "whole", *wide)
+        for name in ("small", "whole"):
+            run("checkpoint", "export", self.folder / name, "--to", "neuraloperator", self.folder / f"{name}-exported")
+        for file in ("model.safetensors", "config.json"):
+            self.assertEqual(*((self.folder / f"{name}-exported" / file).read_bytes() for name in ("small", "whole")), file)
 
     def test_out_and_in_again_to_the_byte(self):
         for form in self.FORMS:

@@ -164,41 +164,77 @@ std::vector<std::string> model_package_names() {
   return names;
 }
 
-void export_to_package(const std::string& name, const RunConfig::Model& keys,
-                       const nn::FieldShape& fields, const nn::Model& model,
-                       const exec::ModelState& state, const std::string& directory) {
+namespace {
+
+// A tensor of the package and the parameters that it is the sum of, in their order.
+struct ExportedTensor {
+  PackageTensor there;
+  std::vector<std::size_t> parameters;
+};
+
+std::vector<ExportedTensor> exported_tensors(const ModelPackage& package,
+                                             const RunConfig::Model& keys,
+                                             const std::vector<plan::ParameterSpec>& parameters) {
+  std::vector<ExportedTensor> tensors;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const PackageTensor there = package.tensor(keys, parameters[p]);
+    const auto known = std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+      return tensor.there.name == there.name;
+    });
+    if (known == tensors.end()) {
+      tensors.push_back({there, {p}});
+    } else {
+      known->parameters.push_back(p);
+    }
+  }
+  return tensors;
+}
+
+// What is written is loaded when it is its turn. All outlive the source.
+TensorSource source_of(const StoredModel& model, const ModelPackage& package,
+                       const ExportedTensor& tensor) {
+  const auto& parameters = model.setup.model.graph.parameters;
+  TensorSource source;
+  source.name = tensor.there.name;
+  source.type = model.setup.declaration.precision == Precision::Float64 ? "F64" : "F32";
+  source.shape = package_shape(tensor.there, parameters[tensor.parameters.front()]);
+  source.bring = [&](const TensorSource::Show& show) {
+    at::Tensor sum;
+    for (const std::size_t p : tensor.parameters) {
+      const PackageTensor there = package.tensor(model.config.model, parameters[p]);
+      const at::Tensor made = to_package(there, parameters[p], model.parameter(p));
+      sum = sum.defined() ? at::add(sum, made) : made;
+    }
+    show({static_cast<const std::byte*>(sum.const_data_ptr()), sum.nbytes()});
+  };
+  return source;
+}
+
+}  // namespace
+
+void export_to_package(const std::string& name, const StoredModel& model,
+                       const std::string& directory) {
   const ModelPackage& package = model_package(name);
+  const RunConfig::Model& keys = model.config.model;
   nlohmann::ordered_json config = {
-      {"format", "garonne.package"},  {"version", 1},
-      {"package", package.name},      {"package_version", package.version},
-      {"class", package.model_class}, {"arguments", package.arguments(keys, fields)}};
+      {"format", "garonne.package"},
+      {"version", 1},
+      {"package", package.name},
+      {"package_version", package.version},
+      {"class", package.model_class},
+      {"arguments", package.arguments(keys, model.setup.facts.fields)}};
   expect_export_folder(directory, {"config.json"});
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
-  std::vector<std::string> names;
-  std::map<std::string, at::Tensor> tensors;
+  const auto& parameters = model.setup.model.graph.parameters;
+  const std::vector<ExportedTensor> tensors = exported_tensors(package, keys, parameters);
   config["complex"] = nlohmann::ordered_json::array();
-  for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
-    const plan::ParameterSpec& parameter = model.graph.parameters[p];
-    const PackageTensor there = package.tensor(keys, parameter);
-    const at::Tensor made =
-        to_package(there, parameter, exec::on_host(state, state.parameter(p).trained()));
-    const auto [place, is_new] = tensors.emplace(there.name, made);
-    if (!is_new) {
-      place->second = at::add(place->second, made);
-      continue;
-    }
-    names.push_back(there.name);
-    if (parameter.complex) config["complex"].push_back(there.name);
-  }
   std::vector<TensorSource> sources;
-  for (const std::string& written : names) {
-    const at::Tensor& tensor = tensors.at(written);
-    sources.push_back({written,
-                       tensor.scalar_type() == at::kDouble ? "F64" : "F32",
-                       tensor.sizes().vec(),
-                       {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  for (const ExportedTensor& tensor : tensors) {
+    sources.push_back(source_of(model, package, tensor));
+    if (parameters[tensor.parameters.front()].complex)
+      config["complex"].push_back(tensor.there.name);
   }
   write_exported(directory, sources);
   write_file_durably(config_path(directory), config.dump(2) + "\n");

@@ -10,18 +10,18 @@
 #include "exec/model_state.hpp"
 #include "nn/fields/field_model.hpp"
 #include "nn/model.hpp"
+#include "train/checkpoint/trained_model.hpp"
 
 namespace garonne::train {
 
 // What --to and --from may be, in the order of the registry.
 std::vector<std::string> model_package_names();
 
-// Writes both files into `directory`, which is made when missing. `fields`: of the data of the run.
-// ConfigError where the package has no class that computes the same, naming the key to change;
-// IoError.
-void export_to_package(const std::string& package, const RunConfig::Model& keys,
-                       const nn::FieldShape& fields, const nn::Model& model,
-                       const exec::ModelState& state, const std::string& directory);
+// Writes both files into `directory`, which is made when missing; of the parameters one tensor is
+// in memory at a time. ConfigError where the package has no class that computes the same, naming
+// the key to change; IoError.
+void export_to_package(const std::string& package, const StoredModel& model,
+                       const std::string& directory);
 
 // The keys of [model] that config.json says, for data of `fields`. ConfigError (key of the file):
 // another package or class, data of other sizes, or an argument with which something else is
