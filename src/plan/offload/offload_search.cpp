@@ -1,6 +1,7 @@
 #include "plan/offload/offload_search.hpp"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <set>
 #include <utility>
@@ -81,11 +82,35 @@ class JobLane {
   std::vector<State> states_;  // after each of them
 };
 
+// How a search begins.
+struct Beginning {
+  double more = 0;      // to be taken off beyond what is over the budget, as a share of that
+  double slowness = 1;  // of copies; 0: they lose nothing, so that large buffers go first
+};
+
+// Where a greedy search ends depends on where it began. What it takes off too much it drops again,
+// the dearest first, so that choices are made among more than the first ones that do.
+constexpr std::array<Beginning, 10> other_beginnings = {{{1.0 / 16},
+                                                         {1.0 / 8},
+                                                         {1.0 / 4},
+                                                         {1.0 / 2},
+                                                         {1},
+                                                         {0, 2},
+                                                         {0, 0.5},
+                                                         {0, 0},
+                                                         {0.25, 0},
+                                                         {1, 0}}};
+
+// To be copied where it begins several times.
 class OffloadSearch {
  public:
   OffloadSearch(const Program& program, const OffloadRequest& request)
-      : program_(program), request_(request), spans_(spans_of(program)) {
+      : program_(program),
+        request_(request),
+        spans_(spans_of(program)),
+        budget_bytes_(request.budget_bytes) {
     const Prediction prediction = replay(program);
+    seconds_ = prediction.seconds;
     device_ = prediction.during_bytes;
     for (std::size_t place = 0; place < request.more_bytes.size(); ++place)
       device_[place] -= request.more_bytes[place];
@@ -97,15 +122,21 @@ class OffloadSearch {
         most_below_[tier] = std::max(most_below_[tier], live);
       lanes_[tier];
     }
-    for (int place = 0; place < static_cast<int>(device_.size()); ++place)
-      if (over(place) > 0) over_.push_back(place);
     for (const IdleTime& idle : idle_times(program)) {
       if (program.buffers[as_index(idle.buffer)].bytes >= request.least_bytes)
         idle_.push_back(idle);
     }
   }
 
-  std::optional<std::vector<Offload>> run() {
+  // Of a step in which nothing moves.
+  double seconds() const { return seconds_; }
+
+  std::optional<std::vector<Offload>> run(const Beginning& beginning = {}) {
+    std::int64_t excess = 0;
+    for (const std::int64_t bytes : device_) excess = std::max(excess, bytes - budget_bytes_);
+    budget_bytes_ -= static_cast<std::int64_t>(beginning.more * static_cast<double>(excess));
+    slowness_ = beginning.slowness;
+    find_places_over();
     for (const IdleTime& idle : idle_) {
       for (const auto& [tier, below] : request_.tiers) {
         if (std::optional<Choice> choice = value(idle, tier)) waiting_.push(*choice);
@@ -118,6 +149,7 @@ class OffloadSearch {
   }
 
   std::optional<std::vector<Offload>> place(const std::vector<IdleTime>& all) {
+    find_places_over();
     for (const IdleTime& idle : all) {
       for (const auto& [tier, below] : request_.tiers) {
         const Offload offload{idle, tier, idle.complete_at, idle.last_use + 1, idle.next_use};
@@ -138,7 +170,13 @@ class OffloadSearch {
     bool operator<(const Choice& other) const { return score < other.score; }
   };
 
+  void find_places_over() {
+    for (int place = 0; place < static_cast<int>(device_.size()); ++place)
+      if (over(place) > 0) over_.push_back(place);
+  }
+
   std::vector<Offload> finish() {
+    budget_bytes_ = request_.budget_bytes;
     drop_the_needless();
     for (Offload& offload : chosen_) shorten(offload);
     std::sort(chosen_.begin(), chosen_.end(), [](const Offload& a, const Offload& b) {
@@ -148,7 +186,7 @@ class OffloadSearch {
   }
 
   std::int64_t over(int place) const {
-    return std::max<std::int64_t>(0, device_[as_index(place)] - request_.budget_bytes);
+    return std::max<std::int64_t>(0, device_[as_index(place)] - budget_bytes_);
   }
   std::int64_t bytes(const Offload& offload) const {
     return program_.buffers[as_index(offload.idle.buffer)].bytes;
@@ -218,13 +256,13 @@ class OffloadSearch {
   Job out_job(const Offload& offload) const {
     return {offload.out_behind, spans_[as_index(offload.out_behind)].end,
             spans_[as_index(offload.room_from)].begin,
-            message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.out),
+            slowness_ * message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.out),
             chosen_.size()};
   }
   Job in_job(const Offload& offload) const {
     return {offload.back_from, spans_[as_index(offload.back_from)].begin,
             spans_[as_index(offload.idle.next_use)].begin,
-            message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.in),
+            slowness_ * message_seconds(bytes(offload), request_.tiers.at(offload.tier).links.in),
             chosen_.size()};
   }
 
@@ -281,7 +319,7 @@ class OffloadSearch {
   }
 
   bool has_room(const Offload& offload, int place) const {
-    return device_[as_index(place)] + bytes(offload) <= request_.budget_bytes;
+    return device_[as_index(place)] + bytes(offload) <= budget_bytes_;
   }
 
   // Later ones may have made room for earlier ones: the dearest first.
@@ -321,6 +359,9 @@ class OffloadSearch {
   const Program& program_;
   const OffloadRequest& request_;
   const std::vector<Span> spans_;
+  double seconds_ = 0;
+  std::int64_t budget_bytes_;  // that is searched for
+  double slowness_ = 1;
   std::vector<std::int64_t> device_;  // during each instruction, without what others make room for
   std::vector<int> over_;             // places over the budget, ascending, while choices are made
   std::map<Tier, std::vector<std::int64_t>> below_;  // during each instruction
@@ -351,7 +392,22 @@ std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_b
 
 std::optional<std::vector<Offload>> choose_offloads(const Program& program,
                                                     const OffloadRequest& request) {
-  return OffloadSearch(program, request).run();
+  const OffloadSearch search(program, request);
+  std::optional<std::vector<Offload>> best = OffloadSearch(search).run();
+  if (!best || best->empty()) return best;
+  std::map<Tier, TierLinks> links;
+  for (const auto& [tier, below] : request.tiers) links[tier] = below.links;
+  double seconds = with_offloads(program, *best, links).seconds;
+  for (const Beginning& beginning : other_beginnings) {
+    if (seconds <= search.seconds()) break;
+    std::optional<std::vector<Offload>> other = OffloadSearch(search).run(beginning);
+    if (!other) continue;
+    const double others = with_offloads(program, *other, links).seconds;
+    if (others >= seconds) continue;
+    seconds = others;
+    best = std::move(other);
+  }
+  return best;
 }
 
 std::optional<std::vector<Offload>> place_offloads(const Program& program,

@@ -4,6 +4,8 @@
 // Greedy: while some place of the list is over the budget, the idle time that takes off most bytes
 // over the budget for a second lost; a copy loses what the lanes have no time for. Then what is
 // away stays no longer away than its room is needed, so that copies have as much time as there is.
+// That begins several times, with more to take off than has to be, or with other prices, and the
+// fastest by replay stays.
 #pragma once
 
 #include <cstdint>
