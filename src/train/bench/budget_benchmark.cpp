@@ -211,8 +211,8 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   session.agree([&] {
     if (device_kind(config) == DeviceKind::Cuda) {
       throw ConfigError("run.device", config.run.device,
-                        "is a GPU, whose memory holds one plan at a time: compare plans with "
-                        "--run.device cpu");
+                        "is a GPU, on which plans are timed by one command each: run garonne bench "
+                        "with each memory.budget, or compare plans with --run.device cpu");
     }
   });
   session.agree([&] {
