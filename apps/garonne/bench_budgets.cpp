@@ -15,24 +15,22 @@ void print_rows(const std::vector<train::BudgetRow>& rows) {
              "budget", "wanted", "plan", width, "peak", "of plan", "planned", "step", "added",
              "planned", "planning");
   for (const auto& row : rows) {
+    const std::string budget = row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes);
     if (!row.fits) {
-      fmt::print("{:>5.0f}% {:>11} {:>10}  does not fit\n", 100 * row.share,
-                 format_bytes(row.budget_bytes), row.wanted);
+      fmt::print("{:>5.0f}% {:>11} {:>10}  does not fit\n", 100 * row.share, budget, row.wanted);
       continue;
     }
     if (!row.runs) {
       fmt::print(
           "{:>5.0f}% {:>11} {:>10}  {:<{}} {:>11} {:>8} {:>6.1f} ms  more than this machine has\n",
-          100 * row.share, row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes),
-          row.wanted, row.plan, width, format_bytes(row.planned_peak_bytes), "",
-          1e3 * row.planned_seconds);
+          100 * row.share, budget, row.wanted, row.plan, width,
+          format_bytes(row.planned_peak_bytes), "", 1e3 * row.planned_seconds);
       continue;
     }
     fmt::print(
         "{:>5.0f}% {:>11} {:>10}  {:<{}} {:>11} {:>7.2f}% {:>6.1f} ms {:>6.1f} ms {:>7.1f}% "
         "{:>7.1f}% {:>6.2f} s\n",
-        100 * row.share, row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes), row.wanted,
-        row.plan, width, format_bytes(row.peak_bytes),
+        100 * row.share, budget, row.wanted, row.plan, width, format_bytes(row.peak_bytes),
         100.0 * static_cast<double>(row.peak_bytes) / static_cast<double>(row.planned_peak_bytes),
         1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share,
         100 * row.planned_added, row.planning_seconds);

@@ -21,7 +21,8 @@ int main(int count, char** arguments) try {
   const train::Setup& setup = trained.setup;
   const exec::RankResources resources = trained.resources();
   const train::ParameterPlacement on_device;
-  train::TextPasses passes(setup, resources, on_device, trained.budget_bytes, 1, count - 2, session);
+  train::TextPasses passes(setup, resources, on_device, trained.budget_bytes, 1, count - 2,
+                           session);
   const auto vocabulary =
       static_cast<std::size_t>(std::max(setup.config.model.vocabulary, setup.facts.vocabulary));
   std::vector<std::uint32_t> text;

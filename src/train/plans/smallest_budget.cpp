@@ -131,13 +131,14 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
         return plan::find_policy_floor(*policy, graph, step, *floor.lean, below, beside, &cache);
       return plan::find_tier_floor(graph, step, *floor.lean, below, beside);
     };
+    // Where nothing moves, which a policy does not leave open.
+    const std::int64_t most =
+        policy != nullptr ? std::numeric_limits<std::int64_t>::max() : floor.on_device_bytes;
     const auto least_with = [&](const plan::LowerTiers& below) {
-      const std::int64_t bytes = floor_with(below).bytes;
-      return policy != nullptr ? bytes : std::min(bytes, floor.on_device_bytes);
+      return std::min(floor_with(below).bytes, most);
     };
     floor.tiers = floor_with(room.below);
-    floor.bytes = policy != nullptr ? floor.tiers->bytes
-                                    : std::min(floor.tiers->bytes, floor.on_device_bytes);
+    floor.bytes = std::min(floor.tiers->bytes, most);
     // A policy takes all of its ways.
     std::vector<plan::MemoryWay> ways;
     if (policy == nullptr) ways = plan::ways_of(room.below);

@@ -170,7 +170,7 @@ TEST(TierRooms, WithMoreOfTheDeviceFewPlansAreSlower) {
   std::printf("%d of %d plans are slower with more of the device, by %.1f %% at most\n", slower,
               pairs, 100 * most);
   EXPECT_EQ(pairs, 12 * parts);
-  EXPECT_LE(40 * slower, pairs * 2);
+  EXPECT_LE(20 * slower, pairs);
   EXPECT_LE(most, 0.1);
 }
 
