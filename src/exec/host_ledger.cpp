@@ -1,6 +1,5 @@
 // The device tier of CPUs: an arena whose blocks have a header.
 #include <c10/core/Allocator.h>
-#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include "device/arena.hpp"
 #include "device/tier_memory.hpp"
 #include "exec/tier_ledger.hpp"
+#include "nn/host_allocator.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -106,8 +106,7 @@ c10::DataPtr owned(void* data) {
   return {data, data, &release_data, c10::Device(c10::DeviceType::CPU)};
 }
 
-// The tensor library's one CPU allocator of the process: counts in the tier of the calling thread's
-// scope.
+// Counts in the tier of the calling thread's scope.
 class TierAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
@@ -191,8 +190,7 @@ DeviceTier::Ledger*& current_host_ledger() {
 
 void install_host_allocator() {
   static TierAllocator allocator;
-  static std::once_flag once;
-  std::call_once(once, [] { c10::SetCPUAllocator(&allocator, /*priority=*/100); });
+  nn::set_host_allocator(allocator);
 }
 
 }  // namespace garonne::exec

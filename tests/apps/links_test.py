@@ -136,9 +136,22 @@ class BenchTest(ProgramTest):
     def test_a_tensor_rank_is_profiled_without_what_communicates(self):
         self.assertIn("layer_norm", run("profile", self.config, "--grid.tensor", 2).stdout)
 
-    def test_budgets_of_stages_are_not_compared(self):
-        refused = run("bench", "budgets", self.config, "--grid.pipeline", 2, ranks=2, check=2).stderr
-        self.assertIn("grid.pipeline", refused)
+    def test_budgets_of_a_pipeline(self):
+        """Stages of their own under one budget each, whose plans keep to it and are no faster than the one that keeps all."""
+        out = run("bench", "budgets", self.config, "--grid.pipeline", 2, "--steps", 2, "--json", ranks=2).stdout
+        rows = json.loads(out.splitlines()[-1])
+        keep_all, rest = rows[0], rows[1:]
+        self.assertEqual(keep_all["wanted"], "keep-all")
+        self.assertEqual([row["wanted"] for row in rest], 3 * ["auto", "uniform", "selective", "full"])
+        self.assertEqual(keep_all["peak_bytes"], keep_all["planned_peak_bytes"])
+        fitting = [row for row in rest if row["fits"]]
+        self.assertIn("auto", [row["wanted"] for row in fitting])
+        for row in fitting:
+            self.assertGreater(row["step_seconds"], 0)
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+            self.assertLessEqual(row["planned_peak_bytes"], row["budget_bytes"])
+            self.assertGreaterEqual(row["planned_seconds"], keep_all["planned_seconds"])
 
 
 class LinksTest(ProgramTest):

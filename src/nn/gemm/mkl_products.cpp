@@ -1,5 +1,7 @@
 #include <ATen/Functions.h>
 
+#include <algorithm>
+
 #include "kernels/bias.hpp"
 #include "kernels/convert.hpp"
 #include "nn/element_type.hpp"
@@ -26,23 +28,27 @@ class MklProducts : public ProductLibrary {
     if (shape.precision != Precision::BFloat16) return 0;
     const auto [form, m, n, k, precision, bias] = shape;
     const bool adds = form == ProductForm::WeightGradient;
-    const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-      if (!multiplies_bfloat16())
-        return widened_product_bytes(declaration, rows, columns, depth, /*float32_result=*/adds);
-      // A product that is added is made before that.
-      const std::int64_t made = adds ? declaration.tensor(rows * columns) : 0;
-      return made + low_precision_workspace_bytes(declaration, rows, columns, depth,
-                                                  /*transposed_left=*/adds);
+    const auto bytes = [&](const BFloat16Product& product) {
+      if (!multiplies_bfloat16()) {
+        return widened_product_bytes(declaration, product.m, product.n, product.k,
+                                     /*float32_result=*/adds);
+      }
+      const std::int64_t workspace = bfloat16_workspace_bytes(declaration, product);
+      if (!adds) return workspace;
+      // A product that is added is made before that, and scaled by a number that the tensor library
+      // holds in two types.
+      const std::int64_t scale = 2 * declaration.allocation(sizeof(double));
+      return declaration.tensor(product.m * product.n) + std::max(workspace, scale);
     };
     switch (form) {
       case ProductForm::Forward:
-        return bytes(m, n, k);
+        return bytes({.m = m, .n = n, .k = k, .transposed_right = true});
       case ProductForm::InputGradient:
-        return bytes(m, k, n);
+        return bytes({.m = m, .n = k, .k = n});
       case ProductForm::WeightGradient:
         break;
     }
-    return bytes(n, k, m);
+    return bytes({.m = n, .n = k, .k = m, .transposed_left = true});
   }
 
   at::Tensor forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,

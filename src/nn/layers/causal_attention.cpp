@@ -1,8 +1,10 @@
 #include "nn/layers/causal_attention.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/precision.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
@@ -10,6 +12,11 @@
 
 namespace garonne::nn {
 namespace {
+
+// Whether this processor multiplies bfloat16 in tiles (AMX).
+bool multiplies_in_tiles() {
+  return at::native::cpublas::could_pack(at::kBFloat16);
+}
 
 // Where the processor multiplies bfloat16 in tiles, keys and values are packed for them first (an
 // upper bound: the library does so only where it expects to gain by it).
@@ -33,6 +40,31 @@ std::int64_t packing_bytes(const Declaration& declaration, const AttentionSizes&
   return bytes;
 }
 
+// Of the products of pairs of blocks in the backward that oneDNN does, the most: the gradients of
+// keys and values, and that of queries. Those of scores are float32.
+std::int64_t products_bytes(const Declaration& declaration, const AttentionSizes& sizes,
+                            std::int64_t row_block, std::int64_t column_block) {
+  const auto counts = [&](std::int64_t block) {
+    return std::set{std::min(block, sizes.sequence), (sizes.sequence - 1) % block + 1};
+  };
+  std::int64_t most = 0;
+  // One matrix of scores is not divided among threads: its products are.
+  for (const int threads : {1, declaration.threads}) {
+    Declaration multiplying = declaration;
+    multiplying.threads = threads;
+    const auto take = [&](const BFloat16Product& product) {
+      most = std::max(most, bfloat16_workspace_bytes(multiplying, product));
+    };
+    for (const std::int64_t rows : counts(row_block)) {
+      for (const std::int64_t columns : counts(column_block)) {
+        take({.m = columns, .n = sizes.head_size, .k = rows, .transposed_left = true});
+        take({.m = rows, .n = sizes.head_size, .k = columns});
+      }
+    }
+  }
+  return most;
+}
+
 // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources
 // choose them; held against measurement by a test in all types, since another version may choose
 // others.
@@ -40,8 +72,9 @@ AttentionBytes processor_bytes(const Declaration& declaration, const AttentionSi
   const std::int64_t sequence = sizes.sequence;
   const std::int64_t head_size = sizes.head_size;
   const std::int64_t row_block = sequence >= 768 ? 256 : sequence >= 192 ? 64 : 32;
+  constexpr std::int64_t column_block = 512;
   const std::int64_t rows = std::min(row_block, sequence);
-  const std::int64_t columns = std::min<std::int64_t>(512, sequence);
+  const std::int64_t columns = std::min(column_block, sequence);
   const std::int64_t state = state_bytes(declaration.precision);
   AttentionBytes bytes;
   bytes.log_sums = declaration.allocation(sizes.batch * sequence * sizes.heads * state);
@@ -58,10 +91,8 @@ AttentionBytes processor_bytes(const Declaration& declaration, const AttentionSi
     const std::int64_t block = declaration.threads * rows * columns * declaration.element_bytes();
     bytes.forward +=
         declaration.allocation(block) + packing_bytes(declaration, sizes, rows, columns);
-    bytes.backward +=
-        declaration.allocation(2 * block) +
-        std::max(low_precision_workspace_bytes(declaration, columns, head_size, rows, true),
-                 low_precision_workspace_bytes(declaration, rows, head_size, columns, false));
+    bytes.backward += declaration.allocation(2 * block) +
+                      products_bytes(declaration, sizes, row_block, column_block);
   }
   return bytes;
 }
