@@ -139,7 +139,7 @@ class BenchTest(ProgramTest):
     def test_budgets_of_a_pipeline(self):
         """Stages of their own under one budget each, whose plans keep to it and are no faster than the one that keeps all."""
         out = run("bench", "budgets", self.config, "--grid.pipeline", 2, "--steps", 2, "--json", ranks=2).stdout
-        rows = json.loads(out.splitlines()[-1])
+        rows = json.loads(out)
         keep_all, rest = rows[0], rows[1:]
         self.assertEqual(keep_all["wanted"], "keep-all")
         self.assertEqual([row["wanted"] for row in rest], 3 * ["auto", "uniform", "selective", "full"])
