@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "nn/host_allocator.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -45,8 +46,9 @@ class UnwrittenMatrix {
     data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data_ == MAP_FAILED) throw std::bad_alloc();
-    matrix_ = transposed ? at::from_blob(data_, {columns, rows}, at::kBFloat16).t()
-                         : at::from_blob(data_, {rows, columns}, at::kBFloat16);
+    const auto options = host_tensor_options(at::kBFloat16);
+    matrix_ = transposed ? at::from_blob(data_, {columns, rows}, options).t()
+                         : at::from_blob(data_, {rows, columns}, options);
   }
   ~UnwrittenMatrix() { munmap(data_, bytes_); }
   UnwrittenMatrix(const UnwrittenMatrix&) = delete;
