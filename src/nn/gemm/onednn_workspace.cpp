@@ -1,13 +1,15 @@
 #include "nn/gemm/onednn_workspace.hpp"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <new>
+#include <vector>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "nn/host_allocator.hpp"
 #include "nn/tensor_options.hpp"
 
@@ -39,28 +41,55 @@ class ThreadScope {
 };
 
 // Addresses, whose pages are there only once they are written.
-class UnwrittenMatrix {
+class UnwrittenMemory {
  public:
-  UnwrittenMatrix(std::int64_t rows, std::int64_t columns, bool transposed)
-      : bytes_(static_cast<std::size_t>(std::max<std::int64_t>(rows * columns * 2, 1))) {
-    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data_ == MAP_FAILED) throw std::bad_alloc();
-    const auto options = host_tensor_options(at::kBFloat16);
-    matrix_ = transposed ? at::from_blob(data_, {columns, rows}, options).t()
-                         : at::from_blob(data_, {rows, columns}, options);
+  explicit UnwrittenMemory(std::int64_t bytes) {
+    if (map(bytes)) return;
+      // Where the process may have no more addresses, a product that asks for a workspace does not
+      // come to look at them. That all of this size do where one does has been seen on x86 alone.
+#if defined(__x86_64__)
+    if (map(small_block_bytes)) return;
+#endif
+    throw RefusedError(fmt::format(
+        "the process may not have {} bytes ({}) of addresses more, in which nothing would be "
+        "written, to find what a bfloat16 product takes: raise ulimit -v or have smaller tensors",
+        bytes, format_bytes(bytes)));
   }
-  ~UnwrittenMatrix() { munmap(data_, bytes_); }
-  UnwrittenMatrix(const UnwrittenMatrix&) = delete;
-  UnwrittenMatrix& operator=(const UnwrittenMatrix&) = delete;
+  ~UnwrittenMemory() {
+    munmap(data_, bytes_);
+  }
+  UnwrittenMemory(const UnwrittenMemory&) = delete;
+  UnwrittenMemory& operator=(const UnwrittenMemory&) = delete;
 
-  const at::Tensor& matrix() const { return matrix_; }
+  at::Tensor matrix(std::int64_t rows, std::int64_t columns, bool transposed = false) const {
+    const auto options = host_tensor_options(at::kBFloat16);
+    return transposed ? at::from_blob(data_, {columns, rows}, options).t()
+                      : at::from_blob(data_, {rows, columns}, options);
+  }
 
  private:
-  std::size_t bytes_;
+  bool map(std::int64_t bytes) {
+    bytes_ = static_cast<std::size_t>(bytes);
+    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return data_ != MAP_FAILED;
+  }
+
+  std::size_t bytes_ = 0;
   void* data_ = nullptr;
-  at::Tensor matrix_;
 };
+
+std::vector<std::int64_t> blocks_of(const BFloat16Product& product) {
+  const auto [m, n, k, transposed_left, transposed_right] = product;
+  // All three in the same place: nobody looks at what they are.
+  const UnwrittenMemory memory(std::max({m * k, k * n, m * n, std::int64_t{1}}) * 2);
+  const at::Tensor left = memory.matrix(m, k, transposed_left);
+  const at::Tensor right = memory.matrix(k, n, transposed_right);
+  at::Tensor out = memory.matrix(m, n);
+  // Scaled and added to what is there: no product takes more.
+  return blocks_until(small_block_bytes,
+                      [&] { at::addmm_out(out, out, left, right, /*beta=*/1, /*alpha=*/0.5); });
+}
 
 }  // namespace
 
@@ -71,18 +100,14 @@ std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_
 
 std::int64_t bfloat16_workspace_bytes(const Declaration& declaration,
                                       const BFloat16Product& product) {
-  const auto [m, n, k, transposed_left, transposed_right] = product;
   const ThreadScope threads(declaration.threads);
-  const UnwrittenMatrix left(m, k, transposed_left);
-  const UnwrittenMatrix right(k, n, transposed_right);
-  const UnwrittenMatrix result(m, n, /*transposed=*/false);
-  at::Tensor out = result.matrix();
-  // Scaled and added to what is there: no product takes more.
-  const auto blocks = blocks_until(small_block_bytes, [&] {
-    at::addmm_out(out, out, left.matrix(), right.matrix(), /*beta=*/1, /*alpha=*/0.5);
-  });
+  // Without the instructions, or told not to use them (ONEDNN_MAX_CPU_ISA), the library multiplies
+  // by loops that take nothing, and a large product would be carried out.
+  constexpr BFloat16Product small{.m = 64, .n = 64, .k = 64};
+  const bool is_large = product.m * product.n * product.k > small.m * small.n * small.k;
+  if (is_large && blocks_of(small).empty()) return 0;
   std::int64_t bytes = 0;
-  for (const std::int64_t block : blocks) bytes += declaration.allocation(block);
+  for (const std::int64_t block : blocks_of(product)) bytes += declaration.allocation(block);
   return bytes;
 }
 

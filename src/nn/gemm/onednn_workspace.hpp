@@ -24,7 +24,7 @@ struct BFloat16Product {
 // it is scaled by or added to. How oneDNN divides a product depends on its shape, the threads, the
 // instructions and the caches; so it is asked: the product is begun on operands of no content, and
 // ended where its workspace is allocated, some 2 ms for a shape that is new to the process and
-// 0.1 ms for others. One that takes less than a kilobyte is carried out.
+// 0.1 ms for others. Of less than 64 x 64 x 64 it may be carried out.
 std::int64_t bfloat16_workspace_bytes(const Declaration& declaration,
                                       const BFloat16Product& product);
 

@@ -1,8 +1,11 @@
 // What products take beside operands and result, against what is declared.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -135,6 +138,32 @@ TEST(ProductWorkspace, OfBFloat16IsWhatIsDeclared) {
   }
   garonne::test::use_threads(2);
 }
+
+#if defined(__x86_64__)  // elsewhere operands have addresses
+// As `ulimit -v` leaves on hosts where jobs are planned.
+TEST(ProductWorkspace, IsFoundWithoutRoomForTheOperands) {
+  Declaration declaration;
+  declaration.precision = Precision::BFloat16;
+  const auto declared = [&] {
+    const ProductTransients transients =
+        product_transients(declaration, std::int64_t{1} << 17, std::int64_t{1} << 17, 2048);
+    return std::vector{transients.forward_bytes, transients.input_gradient_bytes};
+  };
+  const std::vector<std::int64_t> wanted = declared();
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  ASSERT_GT(pages, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur =
+      static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (1U << 28);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  const std::vector<std::int64_t> found = declared();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(found, wanted);
+}
+#endif
 
 TEST(ProductWorkspace, OfAGpuIsNoneBesideWhatItsLibraryKeeps) {
   for (const Precision precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
