@@ -45,10 +45,10 @@ class UnwrittenMemory {
  public:
   explicit UnwrittenMemory(std::int64_t bytes) {
     if (map(bytes)) return;
-      // Where the process may have no more addresses, a product that asks for a workspace does not
-      // come to look at them. That all of this size do where one does has been seen on x86 alone.
 #if defined(__x86_64__)
-    if (map(small_block_bytes)) return;
+    // Where the process may have no more addresses, a product that asks for a workspace does not
+    // come to look at them. That all of this size do where one does has been seen here alone.
+    if (map(1)) return;
 #endif
     throw RefusedError(fmt::format(
         "the process may not have {} bytes ({}) of addresses more, in which nothing would be "

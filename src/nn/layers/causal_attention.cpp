@@ -49,7 +49,7 @@ std::int64_t products_bytes(const Declaration& declaration, const AttentionSizes
   };
   std::int64_t most = 0;
   // One matrix of scores is not divided among threads: its products are.
-  for (const int threads : {1, declaration.threads}) {
+  for (const int threads : std::set{1, declaration.threads}) {
     Declaration multiplying = declaration;
     multiplying.threads = threads;
     const auto take = [&](const BFloat16Product& product) {

@@ -2,10 +2,10 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "exec/device_tier.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/element_type.hpp"
@@ -31,17 +31,16 @@ Taken bytes_of(const AttentionSizes& sizes, Precision precision) {
   tier.reset_peak();
   const std::int64_t before = tier.live_bytes();
   const Attended attended = causal_attention(Queue(), parts);
-  const auto bytes = [](const at::Tensor& tensor) {
-    return static_cast<std::int64_t>(tensor.storage().nbytes());
+  const auto bytes = [&](const at::Tensor& tensor) {
+    return round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), tier.granularity());
   };
-  const std::int64_t result = (bytes(attended.result) + 63) / 64 * 64;
-  taken.forward = tier.peak_bytes() - before - result;
+  taken.forward = tier.peak_bytes() - before - bytes(attended.result);
   const at::Tensor gradient = at::zeros_like(attended.result);
   tier.reset_peak();
   const std::int64_t between = tier.live_bytes();
   const AttentionParts gradients = causal_attention_backward(Queue(), parts, gradient, attended);
   std::int64_t made = 0;
-  for (const at::Tensor& one : gradients) made += (bytes(one) + 63) / 64 * 64;
+  for (const at::Tensor& one : gradients) made += bytes(one);
   taken.backward = tier.peak_bytes() - between - made;
   return taken;
 }
